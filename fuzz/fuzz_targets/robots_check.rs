@@ -11,20 +11,20 @@ fuzz_target!(|bytes: &[u8]| {
     let purpose = Purpose::parse("ai-train").expect("a purpose");
     for options in [ParseOptions::default(), ParseOptions::crawler_commons_before_362(), ParseOptions::original()] {
         let rules = RobotsTxt::parse_with(file, &options).rules_for(&["ExampleBot"]);
-        let verdict = rules.check_bytes(target);
+        let verdict = rules.check(target);
         // The evidence fits the verdict.
         let allows = verdict.rule().is_none_or(|rule| rule.kind() == RuleKind::Allow);
         assert_eq!(verdict.is_allowed(), allows, "{verdict:?}");
         // Asked for a purpose, nothing becomes allowed.
-        let asked_for = rules.check_bytes_for(target, std::slice::from_ref(&purpose));
+        let asked_for = rules.check_for(target, std::slice::from_ref(&purpose));
         assert!(verdict.is_allowed() || place(&asked_for) == place(&verdict));
         assert_eq!(asked_for.preference().is_some(), verdict.is_allowed() && !asked_for.is_allowed());
         // A fragment is no part of it; the same path as an absolute URL is the same path.
         if !target.contains(&b'#') {
-            assert_eq!(place(&rules.check_bytes(&[target, b"#x?/../y"].concat())), place(&verdict));
+            assert_eq!(place(&rules.check(&[target, b"#x?/../y"].concat())), place(&verdict));
             if target.first() == Some(&b'/') {
                 let url = [b"https://user@example.com:8443".as_slice(), target].concat();
-                assert_eq!(place(&rules.check_bytes(&url)), place(&verdict));
+                assert_eq!(place(&rules.check(&url)), place(&verdict));
             }
         }
         // To escape what may stand with and without an escape is no way around.
@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
             if !target.contains(&b'%') && target != b"/robots.txt" {
                 let escaped: Vec<u8> = target.iter().flat_map(escape).collect();
                 assert_eq!(
-                    rules.check_bytes(&escaped).is_allowed(),
+                    rules.check(&escaped).is_allowed(),
                     verdict.is_allowed(),
                     "{:?}",
                     escaped.escape_ascii().to_string()

@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
             rules = Some(read);
         });
         assert!(steps <= 64 * bytes.len() as u64 + 1_000, "{steps} steps to read {} bytes", bytes.len());
-        let steps = steps_of(|| _ = rules.as_ref().map(|rules| rules.check_bytes(&target).is_allowed()));
+        let steps = steps_of(|| _ = rules.as_ref().map(|rules| rules.check(&target).is_allowed()));
         assert!(steps <= BUDGET, "{steps} steps to check");
         let steps = steps_to_decide(RobotsTxt::parse_with(bytes, &options), bytes, &target);
         assert!(steps <= BUDGET + NAMES, "{steps} steps to decide");

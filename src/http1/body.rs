@@ -1,6 +1,6 @@
 //! Finds where a body ends (RFC 9112 §6, §7), and which of its bytes are content. The proxy never forwards framing: it writes its own.
 
-use super::chunked::Chunked;
+use super::chunked::{Chunked, take};
 use super::fields::Field;
 use std::ops::Range;
 
@@ -97,10 +97,4 @@ impl Body {
         };
         chunks.into_iter().flat_map(Chunked::trailers).filter(Field::may_trail)
     }
-}
-
-fn take(left: &mut u64, there: usize) -> usize {
-    let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(there);
-    *left -= taken as u64;
-    taken
 }

@@ -9,6 +9,8 @@ use std::ops::Range;
 pub(super) struct Chunked {
     state: ChunkState,
     strict: bool,
+    /// Size of the chunk, as far as it was read; in its data, the number of bytes that are still to come.
+    left: u64,
     /// Number of bytes that chunk extensions may still have. Each byte of content allows one more.
     spare: usize,
     trailers: usize,
@@ -18,23 +20,13 @@ pub(super) struct Chunked {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
-    Size {
-        value: u64,
-        digits: u8,
-    },
+    /// After this number of digits of a size.
+    Size(u8),
     /// Spaces after a size.
-    Padding {
-        value: u64,
-    },
-    Extension {
-        value: u64,
-    },
-    SizeLf {
-        value: u64,
-    },
-    Data {
-        left: u64,
-    },
+    Padding,
+    Extension,
+    SizeLf,
+    Data,
     DataCr,
     DataLf,
     TrailerStart,
@@ -47,7 +39,7 @@ enum ChunkState {
 
 impl Chunked {
     pub fn new(strict: bool) -> Self {
-        Chunked { state: START, strict, spare: MAX_SPARE, trailers: 0, kept: Vec::new() }
+        Chunked { state: START, strict, left: 0, spare: MAX_SPARE, trailers: 0, kept: Vec::new() }
     }
 
     pub fn is_done(&self) -> bool {
@@ -59,9 +51,9 @@ impl Chunked {
         let mut at = 0;
         while at < bytes.len() && self.state != ChunkState::Done {
             match self.state {
-                ChunkState::Data { left } => {
+                ChunkState::Data => {
                     let start = at;
-                    at += self.data(left, bytes.len() - at);
+                    at += self.data(bytes.len() - at);
                     return Ok(start..at);
                 }
                 state => {
@@ -83,44 +75,43 @@ impl Chunked {
         })
     }
 
-    fn data(&mut self, left: u64, there: usize) -> usize {
-        let taken = left.min(there as u64);
+    fn data(&mut self, there: usize) -> usize {
+        let taken = take(&mut self.left, there);
+        let is_whole = self.left == 0;
         // An answer may pad the size of each chunk, as some servers do.
-        let padding = if self.strict || taken < left { 0 } else { MAX_PADDING };
-        self.spare = self.spare.saturating_add(taken as usize + padding).min(MAX_SPARE);
-        self.state = if taken == left { ChunkState::DataCr } else { ChunkState::Data { left: left - taken } };
-        taken as usize
+        let padding = if self.strict || !is_whole { 0 } else { MAX_PADDING };
+        self.spare = self.spare.saturating_add(taken + padding).min(MAX_SPARE);
+        self.state = if is_whole { ChunkState::DataCr } else { ChunkState::Data };
+        taken
     }
 
     fn step(&mut self, state: ChunkState, byte: u8) -> Result<ChunkState, &'static str> {
         Ok(match (state, byte) {
-            (ChunkState::Size { value, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
-                if value >> (MAX_SIZE_BITS - 4) != 0 || digits == MAX_SIZE_DIGITS {
+            (ChunkState::Size(digits), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                if self.left >> (MAX_SIZE_BITS - 4) != 0 || digits == MAX_SIZE_DIGITS {
                     return Err("chunk size too large");
                 }
                 let digit = char::from(byte).to_digit(16).expect("matched above");
-                ChunkState::Size { value: value << 4 | u64::from(digit), digits: digits + 1 }
+                self.left = self.left << 4 | u64::from(digit);
+                ChunkState::Size(digits + 1)
             }
-            (ChunkState::Size { digits: 0, .. }, _) => return Err("chunk size expected"),
-            (ChunkState::Size { value, .. } | ChunkState::Padding { value }, b' ' | b'\t') if !self.strict => {
+            (ChunkState::Size(0), _) => return Err("chunk size expected"),
+            (ChunkState::Size(_) | ChunkState::Padding, b' ' | b'\t') if !self.strict => {
                 self.spend()?;
-                ChunkState::Padding { value }
+                ChunkState::Padding
             }
-            (
-                ChunkState::Size { value, .. } | ChunkState::Padding { value } | ChunkState::Extension { value },
-                b'\r',
-            ) => ChunkState::SizeLf { value },
-            (ChunkState::Size { value, .. } | ChunkState::Padding { value }, b';') => ChunkState::Extension { value },
-            (ChunkState::Size { .. } | ChunkState::Padding { .. }, _) => return Err("bad character in a chunk size"),
-            (ChunkState::Extension { value }, _) => {
+            (ChunkState::Size(_) | ChunkState::Padding | ChunkState::Extension, b'\r') => ChunkState::SizeLf,
+            (ChunkState::Size(_) | ChunkState::Padding, b';') => ChunkState::Extension,
+            (ChunkState::Size(_) | ChunkState::Padding, _) => return Err("bad character in a chunk size"),
+            (ChunkState::Extension, _) => {
                 if is_control(byte) {
                     return Err("control character in a chunk extension");
                 }
                 self.spend()?;
-                ChunkState::Extension { value }
+                ChunkState::Extension
             }
-            (ChunkState::SizeLf { value: 0 }, b'\n') => ChunkState::TrailerStart,
-            (ChunkState::SizeLf { value }, b'\n') => ChunkState::Data { left: value },
+            (ChunkState::SizeLf, b'\n') if self.left == 0 => ChunkState::TrailerStart,
+            (ChunkState::SizeLf, b'\n') => ChunkState::Data,
             (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
             (ChunkState::DataLf, b'\n') => START,
             (ChunkState::DataCr | ChunkState::DataLf, _) => return Err("chunk longer than its size"),
@@ -149,8 +140,8 @@ impl Chunked {
             }
             (ChunkState::TrailerLf, b'\n') => ChunkState::TrailerStart,
             (ChunkState::EndLf, b'\n') => ChunkState::Done,
-            (ChunkState::SizeLf { .. } | ChunkState::TrailerLf | ChunkState::EndLf, _) => return Err("CR without LF"),
-            (ChunkState::Data { .. } | ChunkState::Done, _) => unreachable!("handled by the callers"),
+            (ChunkState::SizeLf | ChunkState::TrailerLf | ChunkState::EndLf, _) => return Err("CR without LF"),
+            (ChunkState::Data | ChunkState::Done, _) => unreachable!("handled by the callers"),
         })
     }
 
@@ -176,6 +167,13 @@ impl Chunked {
     }
 }
 
+/// Takes up to `left` of the bytes that are there; returns how many.
+pub(super) fn take(left: &mut u64, there: usize) -> usize {
+    let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(there);
+    *left -= taken as u64;
+    taken
+}
+
 fn is_control(byte: u8) -> bool {
     byte.is_ascii_control() && byte != b'\t'
 }
@@ -184,7 +182,7 @@ fn is_framing(kind: FieldKind) -> bool {
     matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding | FieldKind::Host | FieldKind::Connection)
 }
 
-const START: ChunkState = ChunkState::Size { value: 0, digits: 0 };
+const START: ChunkState = ChunkState::Size(0);
 /// Maximum number of bits of a chunk size: below 64, so that no other reader can take a size for a negative number.
 const MAX_SIZE_BITS: u32 = 60;
 /// Maximum number of digits of a chunk size, leading zeros included.

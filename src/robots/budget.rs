@@ -2,14 +2,14 @@
 
 use crate::robots::steps;
 
-/// The steps left for one decision. A step takes about 5 ns, fifteen instructions: it is one comparison, one search of 64 bytes for a
+/// The steps left for one decision, or for reading one page. A step of a decision takes about 5 ns, fifteen instructions: it is one comparison, one search of 64 bytes for a
 /// byte, or the reading of four bytes. Costlier work counts as several steps.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
     left: usize,
 }
 
-/// The error that the budget is spent. The path could not be judged, so it must not be allowed.
+/// The error that the budget is spent. A path that could not be judged must not be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepsSpent;
 
@@ -18,12 +18,16 @@ impl StepBudget {
     pub(crate) const STEPS: usize = 100_000;
 
     pub(crate) fn new() -> Self {
-        Self { left: Self::STEPS }
+        Self::of(Self::STEPS)
+    }
+
+    pub(crate) fn of(steps: usize) -> Self {
+        Self { left: steps }
     }
 
     /// A budget for work that no request waits for.
     pub(crate) fn unlimited() -> Self {
-        Self { left: usize::MAX }
+        Self::of(usize::MAX)
     }
 
     /// Spends the steps for reading this many bytes one at a time.

@@ -1,7 +1,6 @@
 //! The usage preferences of a file, compiled for each group on first use. Pure.
 
 use super::budget::{StepBudget, StepsSpent};
-use super::options::ParseOptions;
 use super::parse::source::FileSource;
 use super::parse::span::Span;
 use super::path::ComparedPath;
@@ -89,8 +88,8 @@ impl Preferences {
     }
 
     /// Whether some line cannot be understood.
-    pub(crate) fn has_fault(&self, source: &FileSource, options: &ParseOptions) -> bool {
-        let read = |line: &Span| usage::parse(self.vocabulary, source.slice(*line), options.lenient_usage);
+    pub(crate) fn has_fault(&self, source: &FileSource) -> bool {
+        let read = |line: &Span| usage::parse(self.vocabulary, source.slice(*line), source.options.lenient_usage);
         self.lines.iter().any(|line| read(line).fault.is_some())
     }
 
@@ -99,13 +98,13 @@ impl Preferences {
         &self,
         owners: &[u32],
         path: ComparedPath<'_>,
-        (source, options): (&FileSource, &ParseOptions),
+        source: &FileSource,
         budget: &mut StepBudget,
     ) -> Result<FoundPreferences<'_>, StepsSpent> {
         let (mut longest, mut found) = (0, FoundPreferences::new());
         budget.spend(owners.len() * (self.owners.len() + 1).ilog2() as usize)?;
         for owner in self.of(owners) {
-            let rules = self.compiled(owner, source, options);
+            let rules = self.compiled(owner, source);
             for paths in &rules.paths {
                 let Some(best) = paths.best(path, budget)? else { continue };
                 if best.bytes > longest {
@@ -119,18 +118,13 @@ impl Preferences {
         Ok(found)
     }
 
-    pub(crate) fn compile_all(&self, source: &FileSource, options: &ParseOptions) {
-        self.owners.iter().for_each(|owner| _ = self.compiled(owner, source, options));
+    pub(crate) fn compile_all(&self, source: &FileSource) {
+        self.owners.iter().for_each(|owner| _ = self.compiled(owner, source));
     }
 
-    fn compiled<'a>(
-        &self,
-        owner: &'a PreferenceOwner,
-        source: &FileSource,
-        options: &ParseOptions,
-    ) -> &'a PreferenceRules {
+    fn compiled<'a>(&self, owner: &'a PreferenceOwner, source: &FileSource) -> &'a PreferenceRules {
         let lines = &self.lines[owner.lines.clone()];
-        owner.compiled.get_or_init(|| PreferenceRules::new(self.vocabulary, lines, source, options))
+        owner.compiled.get_or_init(|| PreferenceRules::new(self.vocabulary, lines, source))
     }
 
     pub(crate) fn heap_size(&self) -> usize {
@@ -147,13 +141,13 @@ impl Preferences {
 }
 
 impl PreferenceRules {
-    fn new(vocabulary: Vocabulary, lines: &[Span], source: &FileSource, options: &ParseOptions) -> Self {
+    fn new(vocabulary: Vocabulary, lines: &[Span], source: &FileSource) -> Self {
         let mut numbers: HashMap<Shape, u32> = HashMap::new();
         let (mut patterns, mut unwelcome) = (Vec::new(), Vec::new());
         for &line in lines {
             let value = source.slice(line);
             steps::count(value.len());
-            let read = usage::parse(vocabulary, value, options.lenient_usage);
+            let read = usage::parse(vocabulary, value, source.options.lenient_usage);
             let begin = line.start as usize;
             let written = Span::new(begin + read.pattern.start..begin + read.pattern.end);
             // A line without a path is about all paths.

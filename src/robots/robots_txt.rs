@@ -48,20 +48,20 @@ impl RobotsTxt {
     /// Like [`rules_for`](Self::rules_for), within the budget of a decision. If the budget is spent, the result has the pace of the groups
     /// found so far, and allows nothing.
     pub(crate) fn rules_within<T: AsRef<str>>(&self, tokens: &[T], budget: &mut StepBudget) -> RuleSet {
-        RuleSet::new(Arc::clone(&self.0), self.0.groups.select(tokens, &self.0.source, &self.0.options, budget))
+        RuleSet::new(Arc::clone(&self.0), self.0.select(tokens, budget))
     }
 
     /// The rules of the groups that name this token, without those of `*`, within the budget of a decision. `None`: no group names the
     /// token.
     pub(crate) fn rules_naming(&self, token: &str, budget: &mut StepBudget) -> Option<RuleSet> {
-        let selection = self.0.groups.select_named(token, &self.0.source, &self.0.options, budget)?;
+        let selection = self.0.select_named(token, budget)?;
         Some(RuleSet::new(Arc::clone(&self.0), selection))
     }
 
     /// Compiles the rules and preferences of all groups and reads all licences, which takes some tens of milliseconds for the longest
     /// files. Otherwise each of these is done on first use.
     pub fn compile(&self) {
-        self.0.groups.compile_all(&self.0.source, &self.0.options);
+        self.0.groups.compile_all(&self.0.source);
         self.faults();
     }
 
@@ -114,7 +114,7 @@ impl RobotsTxt {
 
     /// The options that the file was parsed with.
     pub fn options(&self) -> &ParseOptions {
-        &self.0.options
+        &self.0.source.options
     }
 
     /// The text of the file up to the size limit, decoded if it was UTF-16 or UTF-32.
@@ -153,16 +153,14 @@ impl RobotsTxt {
     }
 
     fn faults(&self) -> &FileFaults {
-        let RobotsFile { source, groups, options, values, faults, .. } = &*self.0;
+        let RobotsFile { source, groups, values, faults, .. } = &*self.0;
         faults.get_or_init(|| {
             let mut licenses = values.iter().filter(|(key, _)| *key == RecordKey::License).map(|(_, value)| *value);
             let is_url = |value: &Span| is_license_url(source.str_at(*value));
             FileFaults {
                 license: licenses.clone().find(is_url),
                 has_unclear_license: !licenses.all(|value| is_url(&value)),
-                has_unclear_usage: [&groups.usages, &groups.signals]
-                    .iter()
-                    .any(|lines| lines.has_fault(source, options)),
+                has_unclear_usage: groups.usages.has_fault(source) || groups.signals.has_fault(source),
             }
         })
     }

@@ -26,29 +26,23 @@ impl RuleSet {
         Self { file, selection }
     }
 
-    /// Decides whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is ignored. A
-    /// path with dot segments is judged with and without them: the URL is disallowed if either path is disallowed.
+    /// Decides whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is ignored. It
+    /// need not be UTF-8. A path with dot segments is judged with and without them: the URL is disallowed if either path is disallowed.
     ///
     /// Takes bounded time for any file and URL: if the budget is spent, the URL is disallowed with
     /// [`Reason::TooComplex`](super::Reason).
     #[inline]
-    pub fn check(&self, target: &str) -> Verdict<'_> {
-        self.check_bytes(target.as_bytes())
-    }
-
-    /// Like [`check`](Self::check), for a target that may not be UTF-8.
-    pub fn check_bytes(&self, target: &[u8]) -> Verdict<'_> {
-        self.check_bytes_for(target, &[])
+    pub fn check(&self, target: impl AsRef<[u8]>) -> Verdict<'_> {
+        self.check_bytes(target.as_ref(), &[])
     }
 
     /// Like [`check`](Self::check), for a crawler that declares the purposes of its use: a URL that may be fetched is disallowed if the
     /// most specific preference for one of the purposes says no.
-    pub fn check_for(&self, target: &str, purposes: &[Purpose]) -> Verdict<'_> {
-        self.check_bytes_for(target.as_bytes(), purposes)
+    pub fn check_for(&self, target: impl AsRef<[u8]>, purposes: &[Purpose]) -> Verdict<'_> {
+        self.check_bytes(target.as_ref(), purposes)
     }
 
-    /// Like [`check_for`](Self::check_for), for a target that may not be UTF-8.
-    pub fn check_bytes_for(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
+    fn check_bytes(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
         self.check_within(&mut JudgedPath::new(target, Paths::AsSent), purposes).0
     }
 
@@ -134,8 +128,8 @@ impl RuleSet {
 
     /// Bytes on the heap for the compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
-        let RobotsFile { source, groups, options, .. } = &*self.file;
-        self.selection.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
+        let RobotsFile { source, groups, .. } = &*self.file;
+        self.selection.groups.iter().map(|&group| groups.patterns_of(group, source).heap_size()).sum()
     }
 
     /// Finds a preference against one of the purposes.
@@ -157,14 +151,14 @@ impl RuleSet {
 
     #[inline(never)]
     fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
-        let RobotsFile { source, groups, options, .. } = &*self.file;
+        let RobotsFile { source, groups, .. } = &*self.file;
         if path.bytes == ROBOTS_TXT {
             return Ok(VerdictGround::RobotsTxt);
         }
-        let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
+        let without_query = memchr::memchr(b'?', path.bytes).filter(|_| source.options.anchor_before_query);
         let mut best = None;
         for &group in &self.selection.groups {
-            let patterns = groups.patterns_of(group, source, options);
+            let patterns = groups.patterns_of(group, source);
             best = best.max(patterns.best(path, budget)?);
             if let Some(query) = without_query {
                 // An unanchored pattern that matches the path without its query matches the whole target too.
@@ -183,14 +177,14 @@ impl RuleSet {
         budget: &mut StepBudget,
         mut is_meant: impl FnMut(&PreferenceRef<'a>) -> bool,
     ) -> Result<Option<PreferenceRef<'a>>, StepsSpent> {
-        let RobotsFile { source, groups, options, .. } = &*self.file;
+        let RobotsFile { source, groups, .. } = &*self.file;
         if groups.usages.is_empty() && groups.signals.is_empty() {
             return Ok(None);
         }
         for (preferences, owners) in
             [(&groups.signals, &self.selection.sections), (&groups.usages, &self.selection.groups)]
         {
-            for said in preferences.unwelcome(owners, path, (source, options), budget)?.into_iter().flatten() {
+            for said in preferences.unwelcome(owners, path, source, budget)?.into_iter().flatten() {
                 budget.spend(steps)?;
                 let preference = PreferenceRef { source, said };
                 if is_meant(&preference) {

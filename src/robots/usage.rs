@@ -5,7 +5,6 @@ use super::warning::WarningCode;
 use sfv::{Dictionary, ListEntry, Parser, TokenRef};
 use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 
 /// A use of content, such as `search`, `ai-input` or `ai-train`. The two vocabularies' names for the same use are unified: `train-ai`
 /// is `ai-train`, `ai-use` is `ai-input`.
@@ -52,14 +51,6 @@ impl AsRef<str> for Purpose {
     }
 }
 
-impl FromStr for Purpose {
-    type Err = PurposeError;
-
-    fn from_str(raw: &str) -> Result<Self, PurposeError> {
-        Self::parse(raw)
-    }
-}
-
 /// Why a string is not a purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a purpose has letters, digits, `-` and `_` only, such as `ai-train`")]
@@ -95,12 +86,6 @@ pub(crate) struct UsageLine {
     pub(crate) fault: Option<WarningCode>,
 }
 
-impl UsageLine {
-    pub(crate) fn unreadable() -> Self {
-        Self { fault: Some(WarningCode::BadUsage), ..Self::default() }
-    }
-}
-
 /// Parses the value of a line. `lenient`: reads the value as it was probably meant: patterns may begin with `*`, and the names and values
 /// of both vocabularies are accepted, in capitals too.
 pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> UsageLine {
@@ -123,9 +108,7 @@ pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Usag
 /// and a malformed dictionary leaves everything unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
 pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
-    let Ok(members) = Parser::new(stated.trim_ascii()).parse::<Dictionary>() else {
-        return UsageLine::unreadable();
-    };
+    let members = Parser::new(stated.trim_ascii()).parse::<Dictionary>().unwrap_or_default();
     for (label, member) in &members {
         let purpose = match label.as_str() {
             "ai-train" | "ai-input" | "ai-output" => {

@@ -80,8 +80,7 @@ impl Directory {
                 ("keyid", string(own.id()).into()),
                 ("tag", string(TAG).into()),
             ];
-            let fields = sign(own, key(&label), &components, &parameters);
-            (fields.input, fields.signature)
+            sign(own, key(&label), &components, &parameters)
         });
         let (inputs, signatures): (Vec<_>, Vec<_>) = each.unzip();
         (inputs.join(", "), signatures.join(", "))

@@ -27,18 +27,13 @@ pub(super) enum Part<'a> {
 /// The parameters of a signature, in this order.
 pub(super) type Parameters<'a> = &'a [(&'static str, RefBareItem<'a>)];
 
-/// The values of `Signature-Input` and `Signature`, with one member each.
-pub(super) struct Fields {
-    pub input: String,
-    pub signature: String,
-}
-
+/// Signs a message. Returns the values of `Signature-Input` and `Signature`, with one member each.
 pub(super) fn sign(
     key: &SigningKey,
     label: &KeyRef,
     components: &[Component<'_>],
     parameters: Parameters<'_>,
-) -> Fields {
+) -> (String, String) {
     let mut base = String::new();
     for component in components {
         component.put(ItemSerializer::with_buffer(&mut base).bare_item(string(component.name)));
@@ -55,7 +50,7 @@ pub(super) fn sign(
     put(input.inner_list(label), components, parameters);
     let mut signature = DictSerializer::new();
     let _ = signature.bare_item(label, RefBareItem::ByteSequence(&key.sign(base.as_bytes())));
-    Fields { input: input.finish().unwrap_or_default(), signature: signature.finish().unwrap_or_default() }
+    (input.finish().unwrap_or_default(), signature.finish().unwrap_or_default())
 }
 
 fn put(mut list: InnerListSerializer<'_>, components: &[Component<'_>], parameters: Parameters<'_>) {

@@ -3,7 +3,7 @@
 
 use super::challenge::{SignatureRequest, TAG};
 use super::key::SigningKey;
-use super::message::{Component, Fields, Part, number, sign, string};
+use super::message::{Component, Part, number, sign, string};
 use super::{Directory, LABEL};
 use crate::config::{AgentForm, Settings, SignWhen, SignatureSettings, UnusableFile};
 use crate::policy::Authority;
@@ -186,7 +186,7 @@ impl OwnKeys {
             price.map(|PriceField { name, value }| Component { name, part: Part::Whole, value }),
         ];
         let components: Vec<_> = components.into_iter().flatten().collect();
-        let Fields { input, signature } = sign(key, &wanted.label, &components, &parameters);
+        let (input, signature) = sign(key, &wanted.label, &components, &parameters);
         Signed { agent, input, signature }
     }
 }

@@ -194,7 +194,7 @@ const CIRCLES: &[&str] = &[
 ];
 
 /// Types that have the name of another.
-const TWICE: &[&str] = &["Decision", "Fields", "Member", "Request", "State"];
+const TWICE: &[&str] = &["Decision", "Member", "Request", "State"];
 
 /// Files over the length.
 const LONG: &[&str] = &["src/config/schema/file.rs", "src/config/schema/values.rs"];

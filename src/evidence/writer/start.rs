@@ -5,8 +5,7 @@ use crate::config::{LOCK, NO_LOCK, UnusableFile, open_file, open_lock};
 use crate::evidence::reader::{Kind, Line, Lines, ReadError, Tail, parse};
 use crate::evidence::record::{Draft, Hash, NOTHING, link, sha256};
 use crate::evidence::segment::{Segment, Stored};
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -107,7 +106,7 @@ pub fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -> Draft
 pub fn lock(directory: &Path) -> Result<File, UnusableFile> {
     let io = |error| unusable(directory, &error);
     let mut file = open_lock(directory).map_err(io)?;
-    if !locks(&file, FlockOperation::NonBlockingLockExclusive) {
+    if !locks(&file, File::try_lock) {
         let mut who = String::new();
         let _ = file.take(20).read_to_string(&mut who);
         let (who, directory) = (who.trim(), directory.display());
@@ -127,20 +126,14 @@ pub fn is_full(error: &io::Error) -> bool {
 /// Whether a process now writes to the directory.
 pub fn is_locked(directory: &Path) -> bool {
     let file = open_file(&directory.join(LOCK));
-    file.is_ok_and(|file| !locks(&file, FlockOperation::NonBlockingLockShared))
+    file.is_ok_and(|file| !locks(&file, File::try_lock_shared))
 }
 
 /// Tries to lock for up to 100 ms. `verify` holds the lock briefly, and so does a child process of the lock's owner until its exec.
-fn locks(file: &File, how: FlockOperation) -> bool {
-    let mut tries = 0..TRIES;
-    while flock(file, how).is_err() {
-        if tries.next().is_none() {
-            return false;
-        }
-        #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
-        std::thread::sleep(MOMENT);
-    }
-    true
+fn locks(file: &File, lock: fn(&File) -> Result<(), TryLockError>) -> bool {
+    #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
+    let wait = |_: &_| std::thread::sleep(MOMENT);
+    (0..TRIES).any(|_| lock(file).inspect_err(wait).is_ok())
 }
 
 const MOMENT: Duration = Duration::from_millis(10);

@@ -8,7 +8,8 @@ use super::offer::RSL;
 use super::page_encodings::in_encodings;
 use super::page_head::{HeadSeen, NOSCRIPT};
 use super::page_tags::{OpenTag, TagsOnly};
-use crate::robots::{ProductToken, steps_count, xml_attribute};
+use crate::robots::budget::StepBudget;
+use crate::robots::{ProductToken, xml_attribute};
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer, naive_next_state};
 use quick_xml::Reader;
@@ -80,9 +81,9 @@ impl PageForm {
         let is_xml = |text: &[u8]| says_xml || !self.shows_head() && memchr::memmem::find(text, b"<?xml").is_some();
         let texts = texts.iter().map(|page| page.as_ref()).map(|page| &page[..page.len().min(LONGEST_HEAD)]);
         let texts: Vec<_> = texts.flat_map(in_encodings).map(|text| (is_xml(&text), text)).collect();
-        let mut steps = Steps { taken: 0, most };
+        let mut budget = StepBudget::of(most);
         for (is_xml, text) in &texts {
-            steps.take(cost(text) + text.len() * usize::from(*is_xml))?;
+            budget.spend(cost(text) + text.len() * usize::from(*is_xml)).ok()?;
         }
         let (mut lines, mut has_head) = (UsageLines::default(), self.shows_head());
         for (is_xml, text) in &texts {
@@ -91,14 +92,14 @@ impl PageForm {
             has_head &= seen.has_come && memchr::memchr(0, text).is_none();
             // Clients that run scripts treat `noscript` as text, which may end at another place, so that they may see other tags.
             if seen.differs_with_scripts(text) {
-                steps.take(cost(text))?;
+                budget.spend(cost(text)).ok()?;
                 PageReading::new(&mut lines, product_tokens).html(text, true);
             }
             if *is_xml {
                 PageReading::new(&mut lines, product_tokens).xml(text);
             }
         }
-        Some(PageRead { lines, has_head, steps: steps.taken })
+        Some(PageRead { lines, has_head, steps: most - budget.left() })
     }
 }
 
@@ -111,20 +112,6 @@ fn cost(text: &[u8]) -> usize {
         _ => NAMED.0,
     };
     text.len() + memchr::memchr_iter(b'&', text).map(named).sum::<usize>()
-}
-
-/// Counts steps before they are taken.
-struct Steps {
-    taken: usize,
-    most: usize,
-}
-
-impl Steps {
-    fn take(&mut self, steps: usize) -> Option<()> {
-        self.taken += steps;
-        steps_count(if self.taken > self.most { 0 } else { steps });
-        (self.taken <= self.most).then_some(())
-    }
 }
 
 /// One way to read a page.

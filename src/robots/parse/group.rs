@@ -6,7 +6,7 @@ use super::agent::compare;
 use super::delay::StatedPace;
 use super::source::FileSource;
 use super::span::{RuleSpan, Span};
-use crate::robots::options::{ParseOptions, UserAgentMatch};
+use crate::robots::options::UserAgentMatch;
 use crate::robots::patterns::{Patterns, PatternsBuilder};
 use crate::robots::preferences::Preferences;
 use crate::robots::product_token::leading_token;
@@ -45,7 +45,7 @@ pub(crate) struct Groups {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) group: u32,
-    pace: StatedPace,
+    pub(super) pace: StatedPace,
 }
 
 #[derive(Debug)]
@@ -134,17 +134,17 @@ impl Groups {
     }
 
     /// Prepares names for look-up. To be called once, after all lines are read.
-    pub(crate) fn finish(&mut self, text: &[u8], options: &ParseOptions) {
+    pub(crate) fn finish(&mut self, source: &FileSource) {
         if self.groups.is_empty() {
-            let is_for_all = options.rules_without_agent && !self.rules.is_empty();
+            let is_for_all = source.options.rules_without_agent && !self.rules.is_empty();
             self.groups.extend(is_for_all.then_some(RuleGroup { start: 0, compiled: OnceLock::new() }));
             self.rules.truncate(if is_for_all { usize::MAX } else { 0 });
         }
         if self.rules.capacity() - self.rules.len() > self.rules.len() / 4 + 64 {
             self.rules.shrink_to_fit();
         }
-        let value = |name: &GroupName| slice(text, name.value);
-        match options.user_agent_match {
+        let value = |name: &GroupName| source.slice(name.value);
+        match source.options.user_agent_match {
             UserAgentMatch::Exact => {
                 let token = |name: &GroupName| leading_token(value(name));
                 self.names.sort_by(|a, b| {
@@ -159,21 +159,17 @@ impl Groups {
         }
     }
 
-    pub(crate) fn pace_of(&self, section: u32) -> StatedPace {
-        self.sections[section as usize].pace
-    }
-
     /// The rules of a group, compiled on first use.
     #[inline]
-    pub(crate) fn patterns_of(&self, group: u32, source: &FileSource, options: &ParseOptions) -> &Patterns<RuleRank> {
-        self.groups[group as usize].compiled.get_or_init(|| self.compile(group, source, options).into())
+    pub(crate) fn patterns_of(&self, group: u32, source: &FileSource) -> &Patterns<RuleRank> {
+        self.groups[group as usize].compiled.get_or_init(|| self.compile(group, source).into())
     }
 
     /// Compiles the rules and preferences that are otherwise compiled on first use.
-    pub(crate) fn compile_all(&self, source: &FileSource, options: &ParseOptions) {
-        (0..index(self.groups.len())).for_each(|group| _ = self.patterns_of(group, source, options));
-        self.usages.compile_all(source, options);
-        self.signals.compile_all(source, options);
+    pub(crate) fn compile_all(&self, source: &FileSource) {
+        (0..index(self.groups.len())).for_each(|group| _ = self.patterns_of(group, source));
+        self.usages.compile_all(source);
+        self.signals.compile_all(source);
     }
 
     /// The rule with this index.
@@ -201,12 +197,12 @@ impl Groups {
     }
 
     #[cold]
-    fn compile(&self, group: u32, source: &FileSource, options: &ParseOptions) -> Patterns<RuleRank> {
+    fn compile(&self, group: u32, source: &FileSource) -> Patterns<RuleRank> {
         let places = self.rules_of(group);
         let mut patterns = PatternsBuilder::new(source.shared(), places.len());
         for place in places {
             let rule = self.rules[place];
-            let rank = |bytes| RuleRank::new(options.precedence, rule.kind, index(place), bytes);
+            let rank = |bytes| RuleRank::new(source.options.precedence, rule.kind, index(place), bytes);
             let at = rule.start as usize..rule.start as usize + usize::from(rule.len);
             let written = &source.text()[at.clone()];
             if rule.plain {
@@ -217,10 +213,6 @@ impl Groups {
         }
         patterns.finish()
     }
-}
-
-pub(super) fn slice(text: &[u8], span: Span) -> &[u8] {
-    &text[span.start as usize..][..usize::from(span.len)]
 }
 
 fn index(len: usize) -> u32 {

@@ -24,14 +24,12 @@ use encoding::Encoding;
 use group::Groups;
 use key::RecordKey;
 use line::{LineContent, SourceLine, SourceLines};
-use selection::GroupSelection;
 use source::{FileSource, Marks};
 use span::{RuleSpan, Span};
 
 /// A parsed file.
 #[derive(Debug)]
 pub(crate) struct RobotsFile {
-    pub(crate) options: ParseOptions,
     /// Whether the encoding is unknown, so that the file may have rules that were not read.
     pub(crate) is_unreadable: bool,
     pub(crate) source: FileSource,
@@ -60,15 +58,6 @@ pub(crate) struct FileFaults {
     pub(crate) has_unclear_usage: bool,
 }
 
-impl RobotsFile {
-    /// The pace stated for a crawler that obeys these groups.
-    pub(crate) fn pace(&self, selection: &GroupSelection) -> StatedPace {
-        let paces = selection.sections.iter().map(|&section| self.groups.pace_of(section));
-        let pace = paces.fold(StatedPace::default(), StatedPace::slower);
-        StatedPace { crawl_delay: pace.crawl_delay.or(self.crawl_delay), ..pace }
-    }
-}
-
 /// Parses at most `limit` bytes of a file in the dialect of `options`. Does not warn about faults, which `lint` finds.
 pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> RobotsFile {
     let limit = limit.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
@@ -94,12 +83,12 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
         marks.line(line.number, line.next);
         parser.line(&line);
     }
-    parser.groups.finish(text, options);
-    let source = FileSource::new(text.into(), marks, parser.repaired);
-    let Parser { groups, values, crawl_delay, .. } = parser;
+    let Parser { mut groups, values, crawl_delay, repaired, .. } = parser;
+    let source = FileSource::new(text, options, marks, repaired);
+    groups.finish(&source);
     let (is_wide, is_unreadable) = (matches!(encoding, Encoding::Wide(_)), encoding == Encoding::Unknown);
-    let (options, digest, faults) = (options.clone(), OnceLock::new(), OnceLock::new());
-    RobotsFile { options, source, groups, values, crawl_delay, is_cut, is_wide, is_unreadable, digest, faults }
+    let (digest, faults) = (OnceLock::new(), OnceLock::new());
+    RobotsFile { source, groups, values, crawl_delay, is_cut, is_wide, is_unreadable, digest, faults }
 }
 
 struct Parser<'a> {

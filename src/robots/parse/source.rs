@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::span::Span;
+use crate::robots::options::ParseOptions;
 
-/// The decoded bytes of a file, up to the size limit.
+/// The decoded bytes of a file, up to the size limit, and the dialect in which they are read.
 #[derive(Debug)]
 pub(crate) struct FileSource {
     text: Arc<[u8]>,
+    pub(crate) options: ParseOptions,
     /// For each full block of the text, the line of its first byte: finding a line number reads only one block.
     marks: Box<[u32]>,
     /// Readable forms of the values that are not valid UTF-8, by offset.
@@ -16,8 +18,8 @@ pub(crate) struct FileSource {
 }
 
 impl FileSource {
-    pub(crate) fn new(text: Arc<[u8]>, marks: Marks, repaired: BTreeMap<u32, Box<str>>) -> Self {
-        Self { text, marks: marks.0.into(), repaired }
+    pub(crate) fn new(text: &[u8], options: &ParseOptions, marks: Marks, repaired: BTreeMap<u32, Box<str>>) -> Self {
+        Self { text: text.into(), options: options.clone(), marks: marks.0.into(), repaired }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -90,7 +92,7 @@ mod tests {
         for line in SourceLines::new(text) {
             marks.line(line.number, line.next);
         }
-        FileSource::new(text.into(), marks, BTreeMap::new())
+        FileSource::new(text, &ParseOptions::default(), marks, BTreeMap::new())
     }
 
     #[test]

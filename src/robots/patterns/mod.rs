@@ -15,7 +15,7 @@ use super::fold::fold;
 use super::path::ComparedPath;
 
 use literals::{Literal, Literals};
-use pattern::{PatternForm, normalise, path_bytes};
+use pattern::{STAR, Shape, normalise, path_bytes};
 use star_patterns::{Star, Starred};
 use text::{PatternPlace, PatternText};
 
@@ -78,27 +78,24 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
     /// Adds a pattern as written. `value` is called with the number of bytes that count for precedence: the length of the normalised
     /// pattern, `*` and `$` included; and again with the length of the folded pattern, if patterns are folded.
     pub(crate) fn add(&mut self, written: &[u8], value: impl Fn(usize) -> T) {
-        let (text, form, bytes) = normalise(written);
+        let Shape { text, anchored, bytes } = normalise(written);
         let folded = fold(&text, path_bytes(&text));
         if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {
             self.folded = Some(Box::new(self.clone()));
         }
         if let Some(builder) = &mut self.folded {
-            builder.push(&folded, form, value(bytes - (text.len() - folded.len())));
+            builder.push(&folded, anchored, value(bytes - (text.len() - folded.len())));
         }
-        self.push(&text, form, value(bytes));
+        self.push(&text, anchored, value(bytes));
     }
 
-    fn push(&mut self, text: &[u8], form: PatternForm, value: T) {
+    fn push(&mut self, text: &[u8], is_anchored: bool, value: T) {
         let start = self.text.shared.len() + self.text.own.len();
         self.text.own.extend_from_slice(text);
         let place = PatternPlace::new(start..start + text.len());
-        match form {
-            PatternForm::Prefix => self.literals.push(Literal::new(place, false, value)),
-            PatternForm::Exact => self.literals.push(Literal::new(place, true, value)),
-            PatternForm::Starred { is_anchored } => {
-                self.starred.push(Star::new(value, text, place, is_anchored));
-            }
+        match memchr::memchr(STAR, text) {
+            Some(star) => self.starred.push(Star::new(value, text.split_at(star), place, is_anchored)),
+            None => self.literals.push(Literal::new(place, is_anchored, value)),
         }
     }
 

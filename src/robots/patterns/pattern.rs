@@ -5,31 +5,15 @@ use crate::robots::path::{self, PathByte};
 /// Stands for a star in a normalised pattern. NUL ends lines, so no pattern contains it.
 pub(crate) const STAR: u8 = 0;
 
-/// The paths that a normalised pattern matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PatternForm {
-    /// Paths that begin with the pattern's text.
-    Prefix,
-    /// The path that equals the pattern's text.
-    Exact,
-    /// Paths that begin with the first literal of the pattern's text and contain the others in this order, with anything where a star is.
-    /// An anchored pattern matches only if the path ends with the last literal.
-    Starred { is_anchored: bool },
-}
-
-/// Normalises a pattern. Returns its text, with `STAR` for each star and without an anchor or trailing stars; its form; and the number of
-/// bytes that count for precedence: the length of the normalised pattern, with `*` and `$`.
-pub(crate) fn normalise(written: &[u8]) -> (Vec<u8>, PatternForm, usize) {
-    let Shape { mut text, anchored: is_anchored, bytes } = Shape::new(written);
+/// Normalises a pattern. The text is without trailing stars, and several stars in a row are merged; for precedence they count as written.
+/// A matching path begins with the first literal of the text and contains the others in this order, with anything where a star is. If the
+/// pattern is anchored, the path ends with the last literal.
+pub(crate) fn normalise(written: &[u8]) -> Shape {
+    let mut shape = Shape::new(written);
+    let text = &mut shape.text;
     text.truncate(text.iter().rposition(|&byte| byte != STAR).map_or(0, |last| last + 1));
-    // Several stars in a row are merged; for precedence they count as written.
     text.dedup_by(|a, b| (*a, *b) == (STAR, STAR));
-    let form = match memchr::memchr(STAR, &text) {
-        Some(_) => PatternForm::Starred { is_anchored },
-        None if is_anchored => PatternForm::Exact,
-        None => PatternForm::Prefix,
-    };
-    (text, form, bytes)
+    shape
 }
 
 /// Number of leading bytes of a normalised pattern that match only a path, not a query: a query may begin at any star.
@@ -108,11 +92,11 @@ mod tests {
     use super::*;
 
     fn show(written: &str) -> String {
-        let (text, form, bytes) = normalise(written.as_bytes());
-        let end = match form {
-            PatternForm::Prefix => "",
-            PatternForm::Exact | PatternForm::Starred { is_anchored: true } => "$",
-            PatternForm::Starred { is_anchored: false } => "..",
+        let Shape { text, anchored, bytes } = normalise(written.as_bytes());
+        let end = match (anchored, text.contains(&STAR)) {
+            (true, _) => "$",
+            (false, true) => "..",
+            (false, false) => "",
         };
         let pieces = text.split(|&byte| byte == STAR).enumerate();
         let pieces = pieces.filter(|(at, piece)| *at == 0 || !piece.is_empty());
@@ -122,7 +106,7 @@ mod tests {
 
     #[test]
     fn consecutive_stars_are_one() {
-        let (text, _, bytes) = normalise(format!("/{}Q", "*".repeat(16_000)).as_bytes());
+        let Shape { text, bytes, .. } = normalise(format!("/{}Q", "*".repeat(16_000)).as_bytes());
         assert_eq!((text.as_slice(), bytes), (&[b'/', STAR, b'Q'][..], 16_002));
     }
 

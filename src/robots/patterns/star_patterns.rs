@@ -94,9 +94,8 @@ impl<T: Ord + Copy> Starred<T> {
 }
 
 impl<T> Star<T> {
-    /// Creates a pattern. `text`: the text at `place`.
-    pub(super) fn new(value: T, text: &[u8], place: PatternPlace, is_anchored: bool) -> Self {
-        let (literal, pieces) = text.split_at(memchr::memchr(STAR, text).unwrap_or(text.len()));
+    /// Creates a pattern from the text at `place`, which is split before its first star.
+    pub(super) fn new(value: T, (literal, pieces): (&[u8], &[u8]), place: PatternPlace, is_anchored: bool) -> Self {
         let has_separators = has_separators(literal, pieces);
         let pieces = pieces.split(|&byte| byte == STAR).filter(|_| !has_separators);
         let byte_set = pieces.fold(ByteSet::of(literal), |set, piece| set.with(ByteSet::of(piece)));
