@@ -1,6 +1,7 @@
 //! Patterns that select the hosts of a configuration entry: `hosts`, `intercept.hosts`, `egress.deny`. Pure.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{AuthorityError, Host};
@@ -49,6 +50,14 @@ impl HostPattern {
             Self::Below(parent) => 1 + parent.split('.').count(),
             Self::Host(_) => usize::MAX,
         }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = HostPatternError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
     }
 }
 
@@ -143,7 +152,7 @@ mod tests {
             ("exam ple", HostPatternError::Host(AuthorityError::HostCharacters)),
             ("https://example.com", HostPatternError::Host(AuthorityError::Ipv6)),
         ] {
-            assert_eq!(HostPattern::parse(text), Err(why), "{text}");
+            assert_eq!(text.parse::<HostPattern>(), Err(why), "{text}");
         }
     }
 }

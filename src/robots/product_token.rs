@@ -1,6 +1,7 @@
 //! RFC 9309 §2.2.1: the name of a crawler in robots.txt. Pure.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 /// A crawler's name, such as `ExampleBot`; compared without regard to case.
@@ -77,6 +78,14 @@ impl AsRef<str> for ProductToken {
 impl fmt::Display for ProductToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl FromStr for ProductToken {
+    type Err = TokenError;
+
+    fn from_str(raw: &str) -> Result<Self, TokenError> {
+        Self::parse(raw)
     }
 }
 

@@ -5,6 +5,7 @@ use super::warning::WarningCode;
 use sfv::{Dictionary, ListEntry, Parser, TokenRef};
 use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 
 /// A use of content, such as `search`, `ai-input` or `ai-train`. The two vocabularies' names for the same use are unified: `train-ai`
 /// is `ai-train`, `ai-use` is `ai-input`.
@@ -48,6 +49,14 @@ impl fmt::Display for Purpose {
 impl AsRef<str> for Purpose {
     fn as_ref(&self) -> &str {
         &self.0
+    }
+}
+
+impl FromStr for Purpose {
+    type Err = PurposeError;
+
+    fn from_str(raw: &str) -> Result<Self, PurposeError> {
+        Self::parse(raw)
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Selection {
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Only requests with this declared use, such as ai-train
-    #[arg(long, value_name = "PURPOSE", value_parser = Purpose::parse)]
+    #[arg(long, value_name = "PURPOSE")]
     pub purpose: Option<Purpose>,
 }
 

@@ -238,7 +238,7 @@ fn only_ports_80_and_443_are_allowed_by_default() {
 
 #[test]
 fn hosts_are_denied_by_name_pattern() {
-    let guard = Guard { deny_hosts: vec![HostPattern::parse("*.internal.example").unwrap()], ..Guard::default() };
+    let guard = Guard { deny_hosts: vec!["*.internal.example".parse().unwrap()], ..Guard::default() };
     let screen = |host: &str| guard.screen_host(&Host::parse(host).unwrap(), 443);
     assert_eq!(screen("www.example"), Ok(()));
     assert_eq!(
