@@ -333,7 +333,7 @@ async fn explain_attributes_a_difference_to_time_copies_or_configuration() {
             of(0, url, &missing, refused("crawl-delay")),
             None,
             Some(
-                "has refused (crawl-delay); judged again, it is allowed (no-robots-txt): it depended on the time or on earlier requests",
+                "says refused (crawl-delay); judged again, it is allowed (no-robots-txt): it depended on the time or on earlier requests",
             ),
         ),
         (
@@ -354,7 +354,7 @@ async fn explain_attributes_a_difference_to_time_copies_or_configuration() {
                 json!({ "reason": "robots-disallowed", "verdict": "reported" }),
             ),
             None,
-            Some("has reported (robots-disallowed); judged again, it is refused (robots-disallowed): "),
+            Some("says reported (robots-disallowed); judged again, it is refused (robots-disallowed): "),
         ),
     ] {
         let lines: Vec<_> = [config.clone(), later.clone(), robots.clone(), first].into_iter().chain(second).collect();
