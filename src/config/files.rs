@@ -17,8 +17,8 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), path, 0)
 }
 
-/// Like [`open_file`], with these options, for a file of ours. Root, who may use another user's directory (`sudo -E`), follows no symbolic link there, and
-/// gives the file to the directory's owner. Sets the file's mode to 0600.
+/// Like [`open_file`], with these options, for a file of ours. Root, who may use another user's directory (`sudo -E`), follows no symbolic
+/// link there, and gives the file to the directory's owner. Sets the file's mode to 0600.
 ///
 /// # Errors
 /// As [`open_file`]; or the file is a symbolic link, and we are root; or the file is another user's.
@@ -50,10 +50,14 @@ pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 /// # Errors
 /// As [`open_own`]; `ResourceBusy`: something else is in the place of the lock file. The error names it.
 pub fn open_lock(directory: &Path) -> io::Result<File> {
-    let path = directory.join(LOCK);
+    open_lock_file(&directory.join(LOCK))
+}
+
+/// Opens a lock file of another name, as [`open_lock`] does.
+pub fn open_lock_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let opened = open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), &path);
-    opened.map_err(|error| lock_open_error(&path, error))
+    let opened = open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), path);
+    opened.map_err(|error| lock_open_error(path, error))
 }
 
 /// Checks that nothing else is in the place of the file that [`open_lock`] opens. Creates and changes nothing.

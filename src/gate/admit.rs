@@ -92,7 +92,9 @@ impl Gate {
                 Step::Wait(waiting) => {
                     let since = Instant::now();
                     granted = account.waits(self.turn(request, waiting)).await?;
-                    waited += since.elapsed();
+                    if granted.is_some() {
+                        waited += since.elapsed();
+                    }
                 }
             }
             step = self.step(&self.settings.load(), &host, request, (waited, granted), account)?;

@@ -2,8 +2,8 @@
 
 use crate::robots::steps;
 
-/// The steps left for one decision, or for reading one page. A step of a decision takes about 5 ns, fifteen instructions: it is one comparison, one search of 64 bytes for a
-/// byte, or the reading of four bytes. Costlier work counts as several steps.
+/// The steps left for one decision, or for reading one page. A step of a decision takes about 5 ns, fifteen instructions: it is one
+/// comparison, one search of 64 bytes for a byte, or the reading of four bytes. Costlier work counts as several steps.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
     left: usize,

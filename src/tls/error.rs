@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::config::UnusableFile;
+use crate::config::{NO_LOCK, UnusableFile};
 use crate::tls_words;
 
 /// Makes the error for a file of the authority that cannot be read or written.
@@ -14,6 +14,7 @@ pub(super) fn fault(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) 
             io::ErrorKind::PermissionDenied => {
                 format!("run as the owner of {path}, or name another directory in `intercept.ca.directory`")
             }
+            io::ErrorKind::ResourceBusy => NO_LOCK.into(),
             io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge => "correct the path in `intercept.ca`".into(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("make room where {path} is"),
             _ => "name another directory in `intercept.ca.directory`".into(),

@@ -1,8 +1,8 @@
 //! Files with secrets. They are in a directory that only its owner can write, are never readable by others, not even while being
 //! written, and several processes may write them at once.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rcgen::KeyPair;
@@ -10,7 +10,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{self, PemObject};
 
 use super::error::fault;
-use crate::config::{UnusableFile, open_own, open_private, private_directory, read_whole, write_whole};
+use crate::config::{UnusableFile, open_lock_file, open_private, private_directory, read_whole, write_whole};
 
 /// Creates the directory, mode 0700, if it does not exist.
 pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
@@ -52,11 +52,8 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
 
 /// Waits for an exclusive lock on the directory, held until the file is dropped.
 pub(super) fn lock(directory: &Path) -> Result<File, UnusableFile> {
-    let path = directory.join(".lock");
-    let mut options = OpenOptions::new();
-    let file = open_own(options.create(true).truncate(false).write(true).mode(0o600), &path);
-    let file = file.map_err(fault(&path, "created"))?;
-    file.lock().map_err(fault(&path, "locked"))?;
+    let file = open_lock_file(&directory.join(".lock")).map_err(fault(directory, "locked"))?;
+    file.lock().map_err(fault(directory, "locked"))?;
     Ok(file)
 }
 

@@ -151,8 +151,8 @@ async fn foreign_file_at_the_lock_path_is_reported_with_a_hint() {
             let (before, mut told) = (lock.symlink_metadata().unwrap(), Vec::new());
             for command in ["check", "serve"] {
                 let ended = politely_with(&[command], &variables).await;
-                let is_told =
-                    ended.stderr.contains(&format!("{}: ", lock.display())) && ended.stderr.contains("remove it, or make the user");
+                let is_told = ended.stderr.contains(&format!("{}: ", lock.display()))
+                    && ended.stderr.contains("remove it, or make the user");
                 assert!(ended.code != 0 && is_told, "{command}, {key}, {what}: {}: {}", ended.code, ended.stderr);
                 let after = lock.symlink_metadata().unwrap();
                 let of = |it: &std::fs::Metadata| (it.ino(), it.mode(), it.uid());
