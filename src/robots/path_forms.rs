@@ -500,7 +500,7 @@ mod tests {
             ("Disallow: /*7C", "/a|b"),
             ("Disallow: /*?c=d+&", "/a?c=d%2B%26"),
             ("Disallow: /*?u=/", "/l?u=%2F"),
-            // In a query these bytes are separators, and after a star there may be a query.
+            // `+` and `&` are separators in a query, so their escapes are not decoded there, nor after a `*`, which may match the `?`.
             ("Disallow: /a?b=c%2Bd", "/a?b=c+d[]"),
             ("Disallow: /*rt%3Dnc", "/x[]?rt=nc"),
             ("Disallow: *%26", "/x[]?a&b"),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 /// The reserved origin connections of one client connection and its user. Dropping this closes the idle ones.
 pub struct PrivateConnections {
     id: PrivateId,
-    /// Whether an origin has authenticated one of these connections, or asked for it.
+    /// Whether connection authentication (NTLM, Negotiate) is in use: the client has sent such credentials, or an origin asked for them.
     is_let_in: AtomicBool,
     /// Endpoints that have kept one of these connections idle.
     endpoints: Mutex<Vec<Weak<Endpoint>>>,

@@ -11,7 +11,7 @@ use super::reader::{Reader, ValueError};
 use super::tree::{Value, YamlNode};
 use crate::config::schema::defaults::defaults;
 
-/// Reads sections, and collects their faults and faults that involve several keys.
+/// Reads sections, and collects the faults of single keys and of keys together.
 pub(in crate::config) struct Sections<'a> {
     /// The written configuration, laid over the defaults.
     pub whole: YamlNode,

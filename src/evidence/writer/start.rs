@@ -68,7 +68,8 @@ pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segm
     Ok((segment, head, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
 }
 
-/// Begins a segment. `head`: the hash of the last line so far. `loss`: the line to write second.
+/// Begins a segment. `head`: the hash of the last line so far. `loss`: the record of lines for which fsync failed, if any; it becomes the
+/// segment's second line.
 pub fn begin(
     directory: &Path,
     number: u64,

@@ -21,7 +21,7 @@ pub(in crate::gate) struct PaceCall {
     pub starts: LastStarts,
     /// How long a request will still be in flight. Zero: it has ended.
     pub in_flight: Option<Duration>,
-    /// The last values received, and the current values.
+    /// The observations last received from the server, and the current ones.
     pub observed: [Observed; 2],
     /// Upper limit of a debt, that is, of the time for which nothing may start.
     pub most: Duration,

@@ -70,7 +70,7 @@ async fn host_with_a_debt_takes_only_a_few_words_of_shared_memory() {
             before = (taken, count);
             assert!(count < 20_000 || each <= 8 && pacer.bytes() < 1 << 20, "{each}, counted {}", pacer.bytes());
         }
-        // For a process alone, the debts count as its own memory.
+        // Without a shared file, debts are kept in the process's own memory, so `bytes` counts them.
         let alone = Pacer::new(Fleet::alone());
         let counted = alone.bytes();
         drop(alone.queue(&PaceKey::from_text("a.example").unwrap()).turn(ClientId(1), &terms).await.unwrap());

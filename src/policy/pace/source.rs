@@ -42,7 +42,8 @@ impl Default for Shares {
 }
 
 impl TurnSource {
-    /// Whether the fleet grants the start.
+    /// Whether the start needs the fleet's turn: only with a fleet that is reachable, and only if its state of the key is unknown, or
+    /// there is a gap or a backoff.
     pub(super) fn is_shared(&self, request: SlotRequest, backoff: Duration) -> bool {
         match self {
             Self::Own | Self::Partitioned(_) => false,

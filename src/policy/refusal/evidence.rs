@@ -65,8 +65,8 @@ pub struct EntryEvidence {
     pub entry: u32,
     /// The path pattern as written; in a licence file the `url` of a `content`.
     pub location: Box<str>,
-    /// The statement that decided in a licence file: `prohibits: ai-train`, or for example `permits: search` if this list does not contain
-    /// the purpose. `None`: the file is a tdmrep.json.
+    /// The statement that decided in a licence file: `prohibits: ai-train`, or the whole `permits` list, such as `permits: search`,
+    /// if the purpose is not in it. `None`: the file is a tdmrep.json.
     pub term: Option<Box<str>>,
     /// URL of the terms under which the page may be mined after all, from a tdmrep.json.
     pub policy: Option<Box<str>>,

@@ -143,8 +143,9 @@ struct SharedConnection {
     permit: ConnectionPermit,
     /// The places that count against the limits of users. The open streams of a user hold them.
     places: Mutex<Vec<Weak<Place<String>>>>,
-    /// The latest request; `last_place`: the destination of the request that ended last.
+    /// The latest request.
     last: Mutex<PreviousRequest>,
+    /// The destination of the request that ended last.
     last_place: Mutex<LastPlace>,
     /// The lock that is held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,

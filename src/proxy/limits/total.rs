@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// A flood at the limit is cheap for any number of connections.
+    /// At the limit, the cost of finding a connection to evict must not grow with the number of open ones.
     #[tokio::test(start_paused = true)]
     async fn next_connection_to_evict_is_found_without_a_scan() {
         for open in [100, 100_000] {

@@ -149,8 +149,8 @@ impl Outgoing<'_> {
         path.map_err(|_| NotForHttp2)
     }
 
-    /// Calls `put` with each field to forward, ours included, except framing and Host, which depend on the version. `crumbs`: leave out
-    /// Cookie.
+    /// Calls `put` with each field to forward, ours included, except framing and Host, which depend on the version. `crumbs`: skip
+    /// Cookie, as the caller writes the joined cookies.
     fn pass(&self, route: &Route, crumbs: bool, is_http2: bool, mut put: impl FnMut(&[u8], &[u8])) {
         let counts = matches!(self.method, "OPTIONS" | "TRACE");
         let mut agent = self.user_agent.map(str::as_bytes);

@@ -221,7 +221,9 @@ impl ServerLink {
                 // A call without an answer may have declared the server lost just before this answer.
                 Ok(true) if !self.is_lost() => {}
                 Ok(true) => return (no_answer(), since),
-                Ok(false) => return ("it has forgotten the fleet".into(), since),
+                Ok(false) => {
+                    return ("it does not know this instance any more, and may have lost its data".into(), since);
+                }
                 Err(why) => return (why, since),
             }
         }

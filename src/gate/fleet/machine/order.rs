@@ -11,8 +11,8 @@ use super::start::MachineStart;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl KeySlot<'_> {
-    /// Reserves the next free start, in own time. While another reservation is unused, own time may soon stand still, so the new start is
-    /// one gap after that reservation, whatever the clock says.
+    /// Reserves the next start, in the key's own time. If the last reservation is not used yet, the new start is at least one gap after
+    /// it, even if that is in the past: setting own time back postpones both.
     pub fn reserve(&self, start: MachineStart, now: u64) -> u64 {
         let gap = span(start.gap);
         loop {

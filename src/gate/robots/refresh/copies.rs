@@ -137,7 +137,8 @@ impl RobotsCache {
     }
 }
 
-/// A copy from the fleet, with its file unless that is in memory; and the file in memory, so that it stays there.
+/// A copy from the fleet that can be unpacked. If its file is already in memory, the parcel lacks it, and the second member keeps it in
+/// memory until then.
 pub(super) type WholeCopy = (Parcel, Option<Access>);
 
 /// Parses a copy's file, or finds it in memory by its digest.
