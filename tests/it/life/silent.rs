@@ -89,7 +89,7 @@ async fn thousand_silent_sites_do_not_delay_a_thousand_others() {
         }
     };
     join_all((0..8).map(crawl)).await;
-    eventually("the others to have been asked", || origin.log.count("/robots.txt") == 2000).await;
+    eventually("the others to have been asked", || origin.log.count("/robots.txt") >= 2000).await;
     assert_eq!(origin.log.count("/open"), 1000);
     drop(asked);
 }
