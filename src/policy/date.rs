@@ -5,24 +5,31 @@ use std::time::{Duration, SystemTime};
 use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::Rfc2822;
 use time::macros::format_description;
+use time::parsing::Parsed;
 use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
 /// Parses an HTTP date in any of its three forms (RFC 9110 §5.6.7). As in nginx and Squid, case does not matter, and the day of the week
-/// may be wrong, except in the form of RFC 850, which is no longer in use.
+/// may be wrong.
 pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
-    let text = str::from_utf8(value).ok()?.trim();
-    let as_meant = || {
-        let text = text.to_ascii_lowercase();
-        FORMS.iter().find_map(|form| PrimitiveDateTime::parse(&text, form).ok()).map(|date| date.assume_utc().into())
-    };
-    httpdate::parse_http_date(text).ok().or_else(as_meant)
+    let text = str::from_utf8(value).ok()?.trim().to_ascii_lowercase();
+    FORMS.iter().find_map(|form| parse(text.as_bytes(), form)).map(|date| date.assume_utc().into())
+}
+
+fn parse(text: &[u8], form: &[BorrowedFormatItem<'_>]) -> Option<PrimitiveDateTime> {
+    let mut parts = Parsed::new();
+    let rest = parts.parse_items(text, form).ok()?;
+    if let Some(year) = parts.year_last_two() {
+        parts.set_year(if year < 70 { 2000 } else { 1900 } + i32::from(year))?;
+    }
+    rest.is_empty().then(|| parts.try_into().ok())?
 }
 
 /// Formats an HTTP date. A time that HTTP dates cannot express, as after a clock error, becomes the start of 1970.
 pub fn shown_http_date(at: SystemTime) -> String {
     let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = if seconds < YEAR_10000 { seconds } else { 0 };
-    httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+    let at = OffsetDateTime::from(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    at.format(HTTP_DATE).expect("each part of it is known")
 }
 
 /// Whether a date in the format of RFC 9110, RFC 822 or ISO 8601 (day) is in the past. `None`: the date cannot be parsed.
@@ -40,9 +47,16 @@ pub(super) fn is_past(date: &str, now: SystemTime) -> Option<bool> {
     (rest.is_empty() || rest.starts_with(['T', ' '])).then(|| day < now.date())
 }
 
-const FORMS: [&[BorrowedFormatItem<'_>]; 2] = [
+const HTTP_DATE: &[BorrowedFormatItem<'_>] =
+    format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
+/// The forms that are parsed, in small letters: of RFC 9110, of RFC 850 (with two digits of the year), and of C's `asctime`.
+const FORMS: [&[BorrowedFormatItem<'_>]; 3] = [
     format_description!(
         "[weekday repr:short case_sensitive:false], [day] [month repr:short case_sensitive:false] [year] \
+         [hour]:[minute]:[second] gmt"
+    ),
+    format_description!(
+        "[weekday repr:long case_sensitive:false], [day]-[month repr:short case_sensitive:false]-[year repr:last_two] \
          [hour]:[minute]:[second] gmt"
     ),
     format_description!(
@@ -67,6 +81,11 @@ mod tests {
             ("Fri, 25 Jun 2010 22:29 +0000", Some(true)),
             ("Fri, 25 Jun 2010 22:31:00 UTC", Some(false)),
             ("Friday, 25-Jun-10 22:29:59 GMT", Some(true)),
+            ("FRIDAY, 25-jun-10 22:31:00 gmt", Some(false)),
+            ("Friday, 25-Jun-69 22:29:59 GMT", Some(false)),
+            ("Friday, 25-Jun-70 22:29:59 GMT", Some(true)),
+            ("Friday, 25-Jun-10 22:29:59 GMT ", Some(true)),
+            ("Friday, 25-Jun-10 22:29:59 GMT x", None),
             ("Fri Jun 25 22:29:59 2010", Some(true)),
             ("FRI, 25 jun 2010 22:29:59 gmt", Some(true)),
             ("Mon, 25 Jun 2010 22:29:59 GMT", Some(true)),
@@ -82,5 +101,19 @@ mod tests {
         ] {
             assert_eq!(is_past(date, now), expected, "{date}");
         }
+    }
+
+    #[test]
+    fn formatted_http_dates_are_those_of_another_library() {
+        for seconds in [0, 951_782_400, 1_277_505_000, 1_795_372_199, YEAR_10000 - 1] {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            let shown = shown_http_date(at);
+            assert_eq!(shown, httpdate::fmt_http_date(at));
+            assert_eq!(http_date(shown.as_bytes()), Some(at));
+        }
+        assert_eq!(
+            shown_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(YEAR_10000)),
+            "Thu, 01 Jan 1970 00:00:00 GMT"
+        );
     }
 }
