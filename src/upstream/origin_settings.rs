@@ -49,7 +49,7 @@ impl OriginSettings {
             listeners,
             setup_host: Some(settings.intercept.setup_host.clone()),
         };
-        let upstream_proxy = egress.upstream_proxy.as_ref().and_then(|url| UpstreamProxy::new(url).ok()).map(Arc::new);
+        let upstream_proxy = egress.upstream_proxy.as_ref().map(|url| Arc::new(UpstreamProxy::new(url)));
         let hosts = &settings.hosts;
         let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
         let users = users.filter(|(_, hosts)| hosts.has_own_tls());

@@ -3,7 +3,7 @@
 use super::dial_error::{DialError, DialFault};
 use crate::config::SecretUrl;
 use crate::http1::{MAX_INTERIM, read_response};
-use crate::policy::{Authority, AuthorityError, Scheme};
+use crate::policy::Authority;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderValue;
@@ -21,10 +21,9 @@ pub struct UpstreamProxy {
 }
 
 impl UpstreamProxy {
-    pub(super) fn new(url: &SecretUrl) -> Result<Self, AuthorityError> {
+    pub(super) fn new(url: &SecretUrl) -> Self {
+        let at = url.authority().expect("reading the configuration checks it");
         let url = url.expose();
-        let scheme = if url.scheme() == "https" { Scheme::Https } else { Scheme::Http };
-        let at = Authority::new(scheme, url.host_str().unwrap_or_default(), url.port())?;
         let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
         let (user, password) = (decoded(url.username()), decoded(url.password().unwrap_or_default()));
         let credentials = (!user.is_empty() || !password.is_empty()).then(|| {
@@ -33,7 +32,7 @@ impl UpstreamProxy {
             value.set_sensitive(true);
             value
         });
-        Ok(UpstreamProxy { at, credentials })
+        UpstreamProxy { at, credentials }
     }
 
     /// The error if the upstream proxy rejects our credentials, or requires credentials.
@@ -122,7 +121,7 @@ mod tests {
 
     fn parent(url: &str) -> UpstreamProxy {
         let settings = Settings::parse("test.yaml", &format!("egress: {{ upstream_proxy: '{url}' }}")).unwrap();
-        UpstreamProxy::new(settings.egress.upstream_proxy.as_ref().unwrap()).unwrap()
+        UpstreamProxy::new(settings.egress.upstream_proxy.as_ref().unwrap())
     }
 
     /// The request to an upstream proxy that answers with `answer`, and the result.

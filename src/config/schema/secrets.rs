@@ -7,6 +7,7 @@ use url::Url;
 
 use super::text::{self, QUOTES, from_text, read_from_text};
 use crate::config::read::error::Complaint;
+use crate::policy::{Authority, AuthorityError, Scheme};
 
 /// A URL that may contain a password, which neither `Debug` nor `Display` shows.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,8 +19,16 @@ impl SecretUrl {
         &self.0
     }
 
+    /// The address of a proxy: scheme, host and port.
+    pub fn authority(&self) -> Result<Authority, AuthorityError> {
+        let scheme = if self.0.scheme() == "https" { Scheme::Https } else { Scheme::Http };
+        Authority::new(scheme, self.0.host_str().unwrap_or_default(), self.0.port())
+    }
+
     fn of_proxy(text: &str) -> Result<Self, Complaint> {
-        Self::parse(text, &["http", "https"], PROXY_FORMS)
+        let url = Self::parse(text, &["http", "https"], PROXY_FORMS)?;
+        url.authority().map_err(|error| Complaint::new(error.to_string(), PROXY_FORMS))?;
+        Ok(url)
     }
 
     fn parse(text: &str, schemes: &[&str], hint: &'static str) -> Result<Self, Complaint> {

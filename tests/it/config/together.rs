@@ -90,6 +90,21 @@ fn conflicting_keys_are_reported_at_their_places() {
             "1:27 the URL of a proxy must end after its port | leave out what follows the port",
         ),
         (
+            "egress: { upstream_proxy: 'http://proxy.example:0' }",
+            "1:27 the port must be a number from 1 to 65535 | write `http://proxy.example:3128` or \
+             `https://user:password@proxy.example:3128`",
+        ),
+        (
+            "egress: { upstream_proxy: 'http://a..b:3128' }",
+            "1:27 the host name has an empty label, a label over 63 bytes, or more than 253 bytes in all | write \
+             `http://proxy.example:3128` or `https://user:password@proxy.example:3128`",
+        ),
+        (
+            "egress: { upstream_proxy: 'http://a!b:3128' }",
+            "1:27 the host name has invalid characters | write `http://proxy.example:3128` or \
+             `https://user:password@proxy.example:3128`",
+        ),
+        (
             "hosts: { '*.example.com': { verify: off } }",
             "1:37 `verify: off` for `*.example.com` would accept any certificate from every such host | set it for each host that needs it",
         ),
