@@ -18,13 +18,13 @@ pub struct AccountDetail {
 pub struct Account {
     pub detail: AccountDetail,
     basis: DecidedBy,
-    /// `None`: refused or not decided yet.
+    /// `None`: not allowed, or not decided yet.
     pub allowance: Option<Allowance>,
     pub rule: Option<LineEvidence>,
     held: Duration,
     /// Start of the current wait.
     since: Option<Instant>,
-    /// The bill that the request's budgets pay.
+    /// What the request costs its budgets.
     pub(super) bill: Option<Box<Bill>>,
 }
 
@@ -56,8 +56,8 @@ impl Account {
         self.held + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Records a decision. `allowance`: `None` if the request is refused or has to wait. `entry`, `others`: the entries
-    /// that the decision used.
+    /// Records a decision. `allowance`: `None` if the request is not allowed, or waits for a file. `entry`, `others`: the entries that
+    /// the decision used.
     #[inline]
     pub(super) fn record_decision(
         &mut self,
@@ -77,7 +77,7 @@ impl Account {
     }
 
     /// Settles the bill when the request ends. `sent`: the request was sent to the origin. `bytes`: length of the answer. `charged`: the
-    /// charge that the answer reports; `None` without an answer.
+    /// charge that the answer reports; `None`: unknown.
     #[inline]
     pub fn settle(&mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
         // Adds the time of a wait that the client broke off.

@@ -21,7 +21,7 @@ pub enum DecodeError {
     TooMany,
     #[error("the {0} body takes too long to decode")]
     Costly(&'static str),
-    #[error("the body takes too long to read in all the ways in which clients may read it: codings, encodings, XML")]
+    #[error("reading the body in every way that clients may read it (codings, charsets, XML or HTML) takes too long")]
     Ambiguous,
     #[error("the proxy is shutting down")]
     Stopped,
@@ -61,13 +61,13 @@ pub(super) fn decode(
         }
         match one(&body, coding, limit, cut, lenient, until) {
             Ok(decoded) => body = decoded.into(),
-            // The text found last is the final one: the codings that Content-Encoding still names were not applied.
+            // The body is the text found last: this coding and those named before it were not applied.
             Err(error) if !shown.is_empty() && !matches!(error, DecodeError::Costly(_)) => return Ok(shown),
             Err(error) => return Err(error),
         }
         cut |= body.len() > limit;
     }
-    // The server sends a `.gz` file without naming the coding: neither a robots.txt nor a page begins with these bytes.
+    // Some servers send a `.gz` file without naming the coding. Neither a robots.txt nor a page begins with these bytes.
     for _ in 0..MAX_CODINGS {
         if !body.starts_with(GZIP) {
             show(&body, &mut shown);
@@ -140,7 +140,7 @@ fn zlib(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize>
 }
 
 /// Decodes gzip members one after the other (RFC 1952 §2.2), and skips zeros between them, as some clients do. Anything else that follows
-/// is padding.
+/// is ignored as padding.
 fn gzip(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let left = all - out.len() as u64;
@@ -190,9 +190,9 @@ pub(super) fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Whether the body may be an unencoded robots.txt: in UTF-8 or another charset of bytes, without control characters other than white space
-/// and escapes; or in UTF-16 or UTF-32, with a byte order mark, well-formed, and with an ASCII letter, as every key has one. Compressed
-/// data fails within a few bytes. `cut`: the body may end anywhere.
+/// Whether the body may be an unencoded robots.txt: in a charset that extends ASCII, such as UTF-8, without control characters other than
+/// white space and escapes; or in UTF-16 or UTF-32, with a byte order mark, well-formed, and with an ASCII letter, as every key has
+/// one. Compressed data fails within a few bytes. `cut`: the body may end anywhere.
 fn is_text(body: &[u8], cut: bool) -> bool {
     let is_control = |char| matches!(char, '\0'..='\x08' | '\x0e'..='\x1a' | '\x1c'..='\x1f' | '\x7f');
     if !body.iter().any(|byte| is_control(char::from(*byte))) {

@@ -78,8 +78,7 @@ impl fmt::Display for HeldFor {
     }
 }
 
-/// Counts of waits for slots since the start. Waits below 10 ms do not count: in such a wait, the request only asks another process for the
-/// slot.
+/// Counts of waits for slots since the start. Waits below 10 ms do not count: in such a wait, the request only asks the fleet for its slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldFigures {

@@ -101,7 +101,7 @@ impl Gate {
         permit.again(&pages).await
     }
 
-    /// Returns when a draining proxy refuses the waiting request: at once if its slot comes after the end of the drain, else at the end of
+    /// Waits until a draining proxy refuses the waiting request: at once if its slot comes after the end of the drain, else at the end of
     /// the drain. `due`: when its slot comes; `None`: unknown.
     async fn drained(&self, due: Option<Instant>) -> Refusal {
         let mut drain = self.drain.subscribe();

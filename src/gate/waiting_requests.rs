@@ -242,7 +242,7 @@ pub(super) struct WaitPlace {
 }
 
 impl WaitPlace {
-    /// Returns when the place was lost to another request.
+    /// Waits until the place is lost to another request.
     pub async fn crowded_out(&mut self) -> Refusal {
         // The sender never sends; it is dropped with the place.
         let _ = (&mut self.gone).await;
@@ -265,7 +265,7 @@ impl Drop for WaitPlace {
 const COME_BACK: Duration = Duration::from_secs(1);
 /// Bounds of the histograms, in milliseconds, up to the ten minutes that `run` waits.
 const TIMES: &[u64] = &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
-/// Minimum wait that is counted. In a shorter wait, the request only asks another process for the slot.
+/// Minimum wait that is counted. In a shorter wait, the request only asks the fleet for its slot.
 const MIN_HELD: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

@@ -128,8 +128,8 @@ impl Gate {
         self.robots.insert(authority, status, headers, body);
     }
 
-    /// The ruling on a request by the licence file that its answer's Link header names. `None`: another licence file applies, such as that
-    /// which robots.txt names. The file is fetched in the background if necessary, and refuses nothing until it has arrived.
+    /// The ruling on a request by the licence file that its answer's Link header names. `None`: another licence file applies, such as
+    /// the one that robots.txt names. The file is fetched in the background if necessary, and refuses nothing until it has arrived.
     pub fn judge_linked(&self, request: &Request<'_>, rules: &HostRules, url: &str) -> Option<Ruling> {
         let robots = self.robots.link_license(request.authority, url)?;
         let license = self.robots.host(SiteFile::license(url), request.authority);

@@ -1,4 +1,4 @@
-//! The payment for one request: paid before it is sent, settled when it ends, and given back if it was never sent.
+//! What one request costs its budgets: paid before the request is sent, settled when it ends, given back if it was never sent.
 
 use super::Ledger;
 use crate::gate::compute::rethrown;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Once};
 use std::time::SystemTime;
 use tokio::runtime::Handle;
 
-/// The budgets that pay for one request.
+/// What one request costs each of its budgets.
 pub(in crate::gate) struct Bill {
     ledger: Arc<Ledger>,
     items: Vec<Item>,
@@ -23,7 +23,7 @@ pub(in crate::gate) struct Bill {
 struct Item {
     of: Box<str>,
     budget: Budget,
-    /// The amount: one request, or millionths of the promised currency unit.
+    /// The amount to pay: one request, or the promised price in millionths of its currency unit.
     cost: i64,
     /// The item is paid only if the spending so far is below this.
     within: Budget,
@@ -183,10 +183,7 @@ impl Item {
         let charged = i64::try_from(micros).unwrap_or(i64::MAX);
         if charged > self.cost {
             TOLD.call_once(|| {
-                tracing::warn!(
-                    "an answer charges more than the offer (counted for {}): only the offer is counted",
-                    self.of
-                );
+                tracing::warn!("an answer charges more than its offer: only the offer is counted for {}", self.of);
             });
         }
         let more = charged.min(self.cost) - self.cost;

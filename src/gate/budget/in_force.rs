@@ -18,7 +18,7 @@ pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<B
     let key = PaceKey::from_text(of).filter(|key| key.is_by(settings.pace.key))?;
     let all = once(&settings.hosts).chain(users.iter().filter_map(|user| user.hosts.as_ref()));
     let Some(host) = key.host() else {
-        // Several hosts share the key: the budget is in force if one of these hosts still has it.
+        // Several hosts share the key, and which ones is unknown: the budget is in force if any host still has it.
         return all.flat_map(|hosts| hosts.budgets()).filter_map(|budget| like(budget, spent)).find(|it| *it == spent);
     };
     let mut all = all.filter_map(|hosts| like(hosts.get(host).rules.manners.budget?, spent)).peekable();

@@ -1,5 +1,5 @@
 //! The file of a stored answer: the head, with lengths and a checksum, then the body in pieces, each followed by its checksum. It is
-//! renamed when complete, without fsync: the checksums detect a write torn by a power cut, which is a miss.
+//! renamed when complete, without fsync: if a power cut tears a write, the checksums detect that, and the answer is a cache miss.
 
 use super::index::on_disk;
 use crate::config::{open_ours, private_folder};
@@ -15,7 +15,8 @@ use tempfile::TempPath;
 /// Truncated SHA-256, to detect damage.
 type EntrySum = [u8; 16];
 
-/// An open file, with its head. All readers share its descriptor; the limits on connections rely on that.
+/// An open file, with its head. All readers of one answer share its descriptor: the limits on connections (`proxy::descriptors`) leave
+/// none for more.
 pub struct OpenEntry {
     pub head: StoredHead,
     pub body_len: u64,

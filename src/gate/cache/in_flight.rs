@@ -64,7 +64,7 @@ impl PageClaim {
 }
 
 impl OthersFetch {
-    /// Returns when the fetch ends, successful or not.
+    /// Waits until the fetch ends, successful or not.
     pub async fn end(mut self) {
         while self.0.changed().await.is_ok() {}
     }

@@ -107,7 +107,11 @@ impl PageCache {
         if is_foreign {
             warn_of_foreign(&[self.path(id)], "an answer of the cache");
         }
-        tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a file of the cache is damaged");
+        tracing::debug!(
+            name = id.name(),
+            error = error.map(tracing::field::display),
+            "a file of the cache is unusable"
+        );
         if self.index.lock().remove(id) && !is_foreign {
             self.unlink(id);
         }
@@ -177,7 +181,8 @@ impl PageCache {
     }
 
     /// Writes `bytes` bytes of an answer. If the disk is full, evicts the least recently used answers and tries once more: the disk may be
-    /// smaller than the cache's limit. `of`: bytes of the answer so far. An answer of more than an eighth of the cache evicts nothing.
+    /// smaller than the cache's limit. `of`: bytes of the answer so far. If this is more than an
+    /// eighth of the cached bytes, nothing is evicted.
     pub(super) fn with_room<T>(&self, of: u64, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match write() {
             Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
@@ -213,7 +218,7 @@ impl PageCache {
     /// Counts and logs a failed write.
     pub(super) fn failed(&self, error: &io::Error) {
         self.figures.lock().failed += 1;
-        // An error without an OS code means that the answer is too large, or that other answers leave no room.
+        // An error without an OS code does not come from the disk: for example, the answer is too large, or other answers leave no room.
         if error.raw_os_error().is_some() {
             self.is_failing.store(true, Relaxed);
         }

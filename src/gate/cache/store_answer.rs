@@ -143,7 +143,7 @@ impl Drop for Writing {
     }
 }
 
-/// Writes an answer that a 304 has confirmed to a new file, with its new head. Other requests wait for the end, as for a fetch.
+/// Stores an answer that a 304 has confirmed in a new file, with its new head. Other requests wait for the end, as for a fetch.
 pub(super) async fn confirm(shared: Arc<PageCache>, entry: Arc<OpenEntry>, head: StoredHead, order: StoreOrder) {
     let mut writing = Writing { shared, head, file: None, reserved: 0 };
     let written = spawn_blocking(move || {

@@ -1,9 +1,9 @@
 -- Spends from one budget in its current period, by the server's clock.
 --
 -- KEYS[1]  politely:{KEY}:budget:PERIOD, a hash of `ends`, `requests`, `bytes`; it expires with its period
--- ARGV     1 length of the period, in seconds    2 requests to add; if negative, only in the period that ends at 8    3 bytes to add
+-- ARGV     1 length of the period, in seconds    2 requests to add; if negative, only in the period that ends at ARGV[8]    3 bytes to add
 --          4, 5 upper limits of requests and bytes, or "": no limit
---          6, 7 requests and bytes that the instance knows to be spent in the period that ends at 8: this server may have lost them
+--          6, 7 requests and bytes that the instance knows to be spent in the period that ends at ARGV[8]: this server may have lost them
 -- Answers  1 if there was room; then requests and bytes, and the remaining milliseconds of the period
 
 local time = redis.call('TIME')

@@ -12,7 +12,7 @@ pub(in crate::gate) struct Spend {
     /// Negative: gives back requests that were paid for but not sent.
     pub requests: i64,
     pub bytes: u64,
-    /// The budget to which nothing is added if a limit has been reached. `None`: adds without a check, as the spending has already
+    /// Nothing is added if the spending has reached a limit of this budget. `None`: adds without a check, as the spending has already
     /// happened.
     pub within: Option<Budget>,
     /// The last count that this instance has received, in case the server or the file has lost it. Negative requests count only in the

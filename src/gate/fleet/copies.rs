@@ -23,7 +23,7 @@ pub(in crate::gate) enum Claim {
     Fetch(Right, Option<Parcel>),
 }
 
-/// A copy as the fleet has it, in transit between instances.
+/// A packed copy on its way between instances.
 pub(in crate::gate) struct Parcel {
     pub bytes: Vec<u8>,
     /// When the copy was stored, by our clock.
@@ -71,7 +71,7 @@ impl Fleet {
                 let (fleet, name, granted) = (self.clone(), name.clone(), (at, SystemTime::now()));
                 Right { fleet, name, granted, on_machine }
             };
-            // Time for which another instance has the right, as far as is known.
+            // How long to wait before the server or the store is asked again.
             let busy = match self.copies() {
                 Some(link) => {
                     let (wanted, age) = (if anew { "anew" } else { "look" }, millis(began.elapsed()));
@@ -151,9 +151,9 @@ impl Right {
         tokio::select! { done = work => done, never = keep => never }
     }
 
-    /// Publishes the copy, without waiting for the server. Other instances wait for the right, which is given back with the copy; if that
-    /// takes too long, the next request fetches the file. Without a server, the processes of this machine find the copy in the store: then
-    /// returns the right, to be given back when the store has the copy. `is_news`: others may have a copy with another content.
+    /// Publishes the copy in the background, and gives the right back with it. Other instances wait for that; if it takes too long, the
+    /// next request fetches the file. Without a server, returns the right, to be given back when the store has the copy, where the other
+    /// processes of this machine find it. `is_news`: others may have a copy with another content.
     pub fn publish(self, entry: Arc<Entry>, is_news: bool) -> Option<Self> {
         if !self.fleet.has_server() {
             return Some(self);
@@ -227,7 +227,7 @@ const OUTDATED: u8 = 4;
 const SHORT: usize = 128;
 /// Upper limit of the times given to the script.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Time for which the right outlives its instance.
+/// Time after which a right expires unless it is renewed.
 const HELD: Duration = Duration::from_secs(5);
 /// Margin after the expected end of another instance's right: a call that is a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);

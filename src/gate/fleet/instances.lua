@@ -1,4 +1,5 @@
 -- Registers an instance, or removes one that ends, and answers with the state of the fleet.
+-- Debts are times before which the instance may start nothing at its hosts (docs/fleet.md).
 -- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds; half a millisecond less if it still reports its debts
 -- ARGV     1 the instance's name    2 milliseconds of silence until an instance is missing    3 until it is forgotten
 --          4 "starts"; "ends"; "tells": it still reports its debts; "": it has reported them, but if this server does not know it,

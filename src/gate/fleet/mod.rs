@@ -106,7 +106,7 @@ impl Fleet {
         join_all(self.links().map(ServerLink::leave)).await;
     }
 
-    /// Returns when the first attempt to connect has ended.
+    /// Waits until the first attempt to connect has ended.
     pub async fn tried(&self) {
         join_all(self.links().map(ServerLink::tried)).await;
     }
@@ -136,7 +136,7 @@ impl Fleet {
         self.reach().refusal()
     }
 
-    /// Returns when requests have to be refused.
+    /// Waits until requests have to be refused, and returns that refusal.
     pub async fn refuses(&self) -> Refusal {
         match self.paces() {
             Some(paces) => paces.refuses().await,

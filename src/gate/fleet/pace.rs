@@ -15,11 +15,11 @@ pub(in crate::gate) struct PaceCall {
     pub gap: Duration,
     /// A reservation to give back.
     pub unused: Option<StartWindow>,
-    /// A missed window, and by how much the request has missed it, or at least will miss it.
+    /// A missed window, and how late its request was sent, or will be sent at the earliest.
     pub late: Option<(StartWindow, Duration)>,
     /// The last starts known to this instance.
     pub starts: LastStarts,
-    /// How long a request will still be in flight. Zero: it has ended.
+    /// How long a request will still be in flight. Zero: it has ended. `None`: no news.
     pub in_flight: Option<Duration>,
     /// The observations last received from the server, and the current ones.
     pub observed: [Observed; 2],
@@ -122,7 +122,7 @@ impl PaceCall {
     /// time of the reply.
     pub fn answer(&self, reply: PaceReply, clock: &ServerClock, asked: Instant, now: Instant) -> PaceAnswer {
         let (time, start, before, put_off, busy, hold, backoff, latency, refusals, way) = reply;
-        // In a cluster, each node has its own clock.
+        // In a cluster, each node has its own clock: this answer may correct the estimate for its node.
         let clock = clock.heard(time, asked, now);
         let later = |at: u64| (at > time).then(|| clock.instant(at.min(time.saturating_add(FAR))));
         let margin = self.wants.map_or(Duration::ZERO, |wants| wants.margin);

@@ -23,7 +23,7 @@ impl Sentinels {
         Self { each: each.into_iter().map(|client| (client, None)).collect(), question }
     }
 
-    /// Returns when the Sentinels name another server than `than`. Sentinels that fail or name no server are ignored.
+    /// Waits until the Sentinels name a server other than `than`. Sentinels that fail or name no server are ignored.
     pub async fn name_another(&mut self, than: &HostPort) {
         loop {
             sleep(ASK_EVERY).await;

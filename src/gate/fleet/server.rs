@@ -119,7 +119,7 @@ impl ServerConnection {
                 join_all(scripts.map(load)).await;
             }
             Self::Cluster(mut connection) => {
-                // A node that does not answer does not delay the others.
+                // In the background, so that a node that does not answer delays no call to the others.
                 tokio::spawn(async move {
                     for script in scripts {
                         let _ = script.load_async(&mut connection).await;
@@ -148,7 +148,7 @@ impl ServerConnection {
         if let Some(policy) = value("maxmemory_policy:").filter(|policy| is_bounded && *policy != "noeviction") {
             tracing::warn!(
                 hint = "set `maxmemory-policy noeviction` there, and `maxmemory` to more than it needs",
-                "the fleet's server has the policy {policy}: when its memory is full it forgets delays that are owed"
+                "the fleet's server has the policy {policy}: when its memory is full, it forgets delays that still apply"
             );
         }
         let is_history = |line: &&str| ["run_id:", "master_replid:"].iter().any(|name| line.starts_with(name));
@@ -174,7 +174,7 @@ fn nodes(url: &Url, scheme: &str) -> RedisResult<Vec<ConnectionInfo>> {
     let mut first = url.clone();
     // Cannot fail: the URL standard treats both schemes alike, as not special.
     let _ = first.set_scheme(scheme);
-    // Answers to SUBSCRIBE and to commands over one connection need the newer protocol: Redis 6, Valkey.
+    // RESP3, which Redis 6 and Valkey speak, allows messages and answers over one connection.
     first.set_query(Some("protocol=resp3"));
     let more = url.query_pairs().filter(|(name, _)| name == "node").map(|(_, node)| {
         let mut url = first.clone();

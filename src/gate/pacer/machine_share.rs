@@ -97,7 +97,7 @@ impl MachineShare {
                 let since = *self.busy_since.get_or_insert(now);
                 if now.duration_since(since) > LATE {
                     let host = key.of_all();
-                    let what_waits = format!("while it has the turn of {host}: requests to that host");
+                    let what_waits = format!("while it holds the pacing slot of {host}: requests to that host");
                     self.machine.warn_of_stopped(self.id, &what_waits);
                 }
                 self.next = Some(now + (gap / LOOKS).clamp(LOOK_LEAST, LOOK_MOST));

@@ -106,7 +106,8 @@ impl Pacer {
         });
         let (server, late) = (self.shared.fleet.reach().link, OnceLock::new());
         let tell = async |queue: Arc<HostQueue>| {
-            // If a node of a cluster does not answer, the hosts of other nodes do not wait until all of its hosts have been tried.
+            // If a node of a cluster does not answer, this instance counts as having reported after `FAILOVER`, so that hosts of
+            // other nodes need not wait until all hosts of that node have been tried.
             if !queue.link_changed().await && late.get_or_init(Instant::now).elapsed() > FAILOVER {
                 self.shared.fleet.told(server);
             }

@@ -245,7 +245,7 @@ impl Drop for QueuePlace {
     }
 }
 
-/// Retries share slots as one client does.
+/// The client id under which all retries wait, so that together they get one client's share of slots.
 const RETRIES: ClientId = ClientId(u64::MAX);
 const DRAINING: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,5 @@
-//! Sends one request for a robots.txt or tdmrep.json (RFC 9309 §2.3), under the same egress rules as any request, and reads its answer.
+//! Sends one request for a robots.txt, tdmrep.json or licence file (RFC 9309 §2.3), under the same egress rules as any request, and reads
+//! its answer.
 //! Only this file and `long_bodies` use connections; `refresh` follows redirects and waits for slots.
 
 pub(super) use super::fetch_error::{COME_BACK, FetchError, TryError, own_limit};
@@ -21,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 use url::Url;
 
-/// One request for a robots.txt or tdmrep.json.
+/// One request for a robots.txt, tdmrep.json or licence file.
 pub(super) struct FileRequest<'a> {
     pub authority: &'a Authority,
     pub url: &'a Url,

@@ -30,7 +30,7 @@ pub(in crate::gate) struct Order {
     pub versions: Versions,
 }
 
-/// Why robots.txt is fetched.
+/// Why a file is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum FetchReason {
     /// A request waits for the file, as there is no copy. The fetch is dropped if nobody waits any more before it begins.
@@ -76,7 +76,8 @@ impl Order {
     }
 
     /// How long a fetch may wait for the proxy's own resources, in addition to the site's time. A first fetch: half as long as the requests
-    /// that wait for it, so that they can be told why. Other fetches: not at all, as pages go on meanwhile and may need the host's slot.
+    /// that wait for it, so that they can be told why. Other fetches: not at all, as requests for pages continue meanwhile, and may need
+    /// the host's slot.
     pub(super) fn patience(&self, settings: &Settings) -> Duration {
         match self.reason {
             FetchReason::FirstUse => settings.pace.max_wait / 2,
@@ -114,7 +115,7 @@ impl Fetching {
         Self(watch::channel(FetchProgress { due: None, end: Some(Ok(())) }).1)
     }
 
-    /// Returns at the end of the fetch. An error is the reason on our side for which the site was not asked.
+    /// Waits for the end of the fetch. An error is the reason on our side for which the site was not asked.
     pub async fn end(mut self) -> Result<(), Refusal> {
         match self.0.wait_for(|progress| progress.end.is_some()).await {
             Ok(progress) => progress.end.clone().unwrap_or(Ok(())),
@@ -123,7 +124,7 @@ impl Fetching {
         }
     }
 
-    /// Returns once the awaited slot is certain to come after `latest`, with its expected time.
+    /// Waits until it is certain that the awaited slot comes after `latest`, and returns the slot's expected time.
     pub async fn late(mut self, latest: Instant) -> Instant {
         loop {
             let due = self.0.borrow_and_update().due;
@@ -138,7 +139,7 @@ impl Fetching {
     }
 }
 
-/// Does a fetch's work. `None`: the work was dropped, as nobody waited any more before the fetch began.
+/// Runs a fetch's work. `None`: the work was dropped, as nobody waited any more before the fetch began.
 pub(super) async fn unless_unwanted<T>(fetch: &Arc<FetchRow>, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let is_unwanted = || !fetch.has_begun() && Arc::strong_count(fetch) == 1 && fetch.progress.receiver_count() == 0;

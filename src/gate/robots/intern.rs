@@ -44,8 +44,8 @@ impl Intern {
         self.find(file, first_half(&whole), options, read).expect("there is a body")
     }
 
-    /// The file with this digest, for a copy from the store or the fleet. Calls `body` only if the file is not in memory. `None`: `body` returned
-    /// nothing.
+    /// The file with this digest, for a copy from the store or the fleet. Calls `body` only if the file is not in memory. `None`: `body`
+    /// returned nothing.
     pub fn named(
         &self,
         file: SiteFile,
@@ -72,7 +72,7 @@ impl Intern {
         if let Access::Rules(robots) = &read
             && robots.source().len() > LONG
         {
-            // Compiled here, where no request waits, instead of in the first decision.
+            // Compiled here, usually on a thread that serves no requests, instead of in the first decision.
             robots.compile();
         }
         let mut files = self.0.lock();

@@ -90,7 +90,7 @@ impl LongBodies {
     pub async fn place(&self, taker: Taker, time: &SiteTime) -> Result<FairPlace, FetchError> {
         let place = time.stopped(pin!(self.0.take(taker))).await;
         place.ok_or_else(|| {
-            own_limit(&"too many long robots.txt are being read; raise `store.memory` to read more at once")
+            own_limit(&"too many long robots.txt files are being read; raise `store.memory` to read more at once")
         })
     }
 }

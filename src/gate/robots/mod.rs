@@ -1,5 +1,5 @@
-//! Fetches and caches the robots.txt of each authority, and where they decide, its tdmrep.json and licence file. A file is fetched when it
-//! is first needed, once for all requests that wait for it, and is renewed in the background.
+//! Fetches and caches the robots.txt of each authority and, if decisions depend on them, its tdmrep.json and licence file. A file is
+//! fetched when it is first needed, once for all requests that wait for it, and is renewed in the background.
 
 mod compare;
 mod fetch;

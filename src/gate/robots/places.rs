@@ -89,7 +89,7 @@ async fn take_slot(
     Ok((guest_place, permit))
 }
 
-/// Returns when the guest in flight has had [`GUEST_TIME`], and another guest waits for its place.
+/// Waits until the guest in flight has had [`GUEST_TIME`], and another guest waits for its place.
 pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
     sleep(GUEST_TIME).await;
     while !queue.guests().places.is_awaited() {

@@ -41,7 +41,7 @@ impl Trail {
         self.0.iter().map(|url| size_of::<Url>() + url.as_str().len()).sum()
     }
 
-    /// Follows the redirect in an answer. `None`: it is not a redirect, or leads to a challenge.
+    /// Follows the redirect in an answer. `None`: the answer is not a redirect, or is marked as a challenge.
     pub fn after(&mut self, reply: &Reply) -> Option<Result<(), DeadEnd>> {
         if from_status(reply.status) != AccessKind::Redirect || challenge(|name| reply.headers.get(name)).is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! Turns the answer to a fetch of robots.txt or tdmrep.json into an entry (RFC 9309 §2.3.1, RFC 9111).
+//! Turns the answer to a fetch of a robots.txt, tdmrep.json or licence file into an entry (RFC 9309 §2.3.1, RFC 9111).
 
 use super::fetch::Reply;
 use super::intern::Intern;

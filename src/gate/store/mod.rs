@@ -95,7 +95,7 @@ impl Store {
         self.disk.as_ref().is_some_and(|disk| disk.is_behind())
     }
 
-    /// Returns when the disk keeps up again, or when it fails or hangs.
+    /// Waits until the disk keeps up again, or fails or hangs.
     pub async fn room(&self) {
         let Some(disk) = &self.disk else { return };
         loop {
@@ -175,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Returns when the entry is written, so that other processes find it, or when the disk fails or hangs.
+    /// Waits until the entry is written, so that other processes find it, or until the disk fails or hangs.
     pub async fn written(&self, name: &str) {
         let Some(disk) = &self.disk else { return };
         let key = RecordName::of_entry(name);

@@ -39,14 +39,14 @@ pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<(Vec<u8>, 
     Some((with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), name }), packed))
 }
 
-/// The digest of the file that is not appended to this value of [`pack`], if there is one.
+/// The digest of the entry's file, if the file is not appended to this value of [`pack`].
 pub(in crate::gate) fn lacks_file(bytes: &[u8]) -> Option<FileDigest> {
     let (Snapshot { name, .. }, packed) = begins_with(bytes)?;
     name.filter(|_| packed.is_empty())
 }
 
 /// Reverses [`pack`] for a value with the file appended. `sent`: when the value was packed, by the receiver's clock. `now`: that clock's
-/// time. `parse` reads a file, or finds it by its digest. `None`: the value is malformed or of another version.
+/// current time. `parse` reads a file, or finds it by its digest. `None`: the value is malformed or of another version.
 pub(in crate::gate) fn unpack(
     bytes: &[u8],
     sent: SystemTime,
@@ -282,7 +282,7 @@ const SAME: Duration = Duration::from_secs(1);
 const VERSION: u8 = 4;
 /// Compression level: compresses well enough, at twice the speed of higher levels.
 const LEVEL: i32 = 3;
-/// Its 200 KB of working memory are reused instead of allocated for each file of a few kilobytes.
+/// Shared, so that its 200 KB of working memory are not allocated anew for each file of a few kilobytes.
 static COMPRESSOR: LazyLock<Mutex<Compressor<'static>>> =
     LazyLock::new(|| Mutex::new(Compressor::new(LEVEL).expect("the level is valid")));
 // One decompressor for each thread, as requests read copies at the same time.

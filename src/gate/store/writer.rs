@@ -223,7 +223,7 @@ impl WriterShared {
     fn warn(&self, failure: &io::Error) {
         let hint = match failure.kind() {
             _ if is_full(failure) => "make room, or set `store.disk` lower",
-            io::ErrorKind::TimedOut => "if another process of this store is suspended, resume or end it",
+            io::ErrorKind::TimedOut => "if another process that uses the store is suspended, resume or end it",
             _ => "set `store.directory` to a place that can be written",
         };
         let hint = hint_for(&failure.to_string(), hint);

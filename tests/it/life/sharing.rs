@@ -258,7 +258,7 @@ async fn process_stopped_during_its_slot_keeps_it_with_a_warning() {
     eventually("the copy of robots.txt", || has_copy(directory.path())).await;
     one.signal(libc::SIGSTOP);
     let next = crawl(&other, &origin, "/page/next");
-    let told = format!("(process {}) is suspended while it has the turn of a.localhost", one.pid());
+    let told = format!("(process {}) is suspended while it holds the pacing slot of a.localhost", one.pid());
     eventually("a word of it", || other.output().contains(&told)).await;
     assert_eq!(origin.log.count("/page/next/0"), 0, "nobody else starts");
     one.signal(libc::SIGCONT);

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub(super) struct Live {
     pub membership: Membership,
-    /// Whether the first attempt has ended.
+    /// Whether the first attempt to connect has ended.
     pub is_tried: bool,
     /// `None`: the server is unreachable. A broken connection stays until another replaces it.
     pub connection: Option<ServerConnection>,
     /// Number of the server. A server that may have lost its data gets a new number.
     pub server: u64,
-    /// Number of the last server to which this instance has reported its debts.
+    /// Number of the last server to which this instance has reported its debts (the times before which nothing may start).
     pub told: u64,
     /// Time by which all instances have noticed that the server is back or lost. `None`: that time has passed, and all instances have
     /// reported their debts.

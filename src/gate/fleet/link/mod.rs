@@ -90,7 +90,7 @@ impl ServerLink {
         }
     }
 
-    /// Ends [`keep`](Self::keep). Returns when the server knows that this instance leaves, or cannot be reached.
+    /// Ends [`keep`](Self::keep). Waits until the server knows that this instance leaves, or cannot be reached.
     pub async fn leave(&self) {
         self.live.send_modify(|live| live.leaves = true);
         let _ = timeout(CONNECTING, self.is_such(|live| live.connection.is_none())).await;
@@ -174,8 +174,8 @@ impl ServerLink {
             OptionFuture::from((self.keeps == Keeps::Paces).then(|| third.history()))
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
-        // Reads the server's clock more often: the first answer came after the scripts were loaded, and any answer may be late on a busy
-        // machine.
+        // Reads the server's clock a few more times: the first answer came after the scripts were loaded, and any answer may be late on a
+        // busy machine.
         let readings = if self.keeps == Keeps::Paces { 4 } else { 0 };
         for _ in 0..readings {
             self.register(&mut second, news).await?;

@@ -34,7 +34,7 @@ impl ServerLink {
         Reach { link, clock, settled_at, shares, slept: slept(), alone, is_uncounted }
     }
 
-    /// Maximum size of a copy in bytes: its file, fields of its answer, and why fetches failed.
+    /// Maximum size of a copy in bytes: its file, the fields of its answer, and the error of the last fetch.
     pub fn longest_copy(&self) -> usize {
         let settings = self.settings.load();
         settings.robots.parse_options().max_text() + settings.limits.max_header_size as usize + COPY_REST
@@ -44,7 +44,7 @@ impl ServerLink {
         self.live.borrow().membership.clock
     }
 
-    /// Returns when requests have to be refused.
+    /// Waits until requests have to be refused, and returns that refusal.
     pub async fn refuses(&self) -> Refusal {
         let mut changes = self.live.subscribe();
         loop {
@@ -77,7 +77,7 @@ impl ServerLink {
         if self.live.borrow().membership.is_known() { instances.saturating_sub(connected) } else { 0 }
     }
 
-    /// Returns when the first attempt to connect has ended.
+    /// Waits until the first attempt to connect has ended.
     pub async fn tried(&self) {
         self.is_such(|live| live.is_tried).await;
     }

@@ -36,7 +36,7 @@ pub(super) fn bucket(id: u64, segment: usize, count: usize) -> usize {
     (id / (REST + 1)).wrapping_mul(ODD).rotate_left(11 * segment as u32) as usize & (count - 1)
 }
 
-/// Whether the key `id` is a pace of the same host.
+/// Whether the key `id` is a pace of the same host as `other`.
 pub(super) fn is_pace_beside(id: u64, other: u64) -> bool {
     id | REST == other | REST && id & KIND <= GROUP
 }

@@ -85,7 +85,7 @@ pub(super) fn boot_id() -> Vec<u8> {
     fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// Lock types in the width of the field.
+/// Lock types, converted to the type of the field `l_type`.
 const WRITE: libc::c_short = libc::F_WRLCK as libc::c_short;
 const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
 /// File system types (`f_type` of statfs(2)) of NFS, SMB and 9P.

@@ -209,8 +209,8 @@ impl Machine {
         let is_named = |file: &MachineFile| file.is_named().unwrap_or_else(|error| !is_missing(error));
         let is_there = self.is_shared() && self.file.as_ref().is_some_and(is_named);
         if !is_there && self.file.is_some() && !self.is_gone.swap(true, Ordering::Relaxed) {
-            let why = format!("{} was removed, or cannot be read any more", slots::FILE);
-            warn("from now on", &io::Error::new(io::ErrorKind::NotFound, why));
+            let why = "it was removed, or cannot be read any more";
+            warn(slots::FILE, &io::Error::new(io::ErrorKind::NotFound, why));
             if self.part().is_some() {
                 self.give_up();
             }
@@ -251,7 +251,7 @@ fn warn(place: &str, why: &io::Error) {
     tracing::warn!(
         hint,
         "nothing is shared with other proxies on this machine for now: each paces requests alone, and this process forgets \
-         delays when it ends: {place}: {why}"
+         delays when it ends ({place}: {why})"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The order of a key's starts. Each process reserves one start ahead, a gap after the reservation before.
+//! The order of a key's starts. Each process reserves one start ahead, one gap after the previous reservation.
 //!
 //! Reservations are in the key's own time, which is the clock's time minus `OFF`. Own time stands still while the key is late: while the
 //! request with the turn takes longer than the gap to connect or to be answered, or the host has asked for a pause. A process whose start
@@ -36,8 +36,8 @@ impl KeySlot<'_> {
             return None;
         }
         if at < last {
-            // This process slept past its reservation, and another one has started since. Moves the reservation to that start, so that
-            // `delay` postpones the others by one gap, and not by the time slept.
+            // This process slept past its reservation, and another process has started a request since. Moves the reservation to that
+            // start, so that `delay` postpones the others by one gap, and not by the time slept.
             *own = last.wrapping_sub(off);
         }
         // If the gap has grown, or the host has asked for a pause, later reservations are postponed as well.

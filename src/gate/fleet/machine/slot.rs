@@ -212,8 +212,8 @@ impl<'a> KeySlot<'a> {
         self.id() != self.of
     }
 
-    /// Earliest time for this start: a gap after the last start, and not before the hold ends. First fetches also count as starts, but only
-    /// for other first fetches.
+    /// Earliest time for this start: a gap after the last start, and not before the hold ends. The first fetch of a robots.txt also
+    /// counts as a start, but only for other first fetches.
     pub(super) fn due(&self, start: MachineStart) -> u64 {
         let fetch = if start.is_fetch { self.get(FETCH) } else { 0 };
         let last = self.get(START).max(fetch);

@@ -103,8 +103,8 @@ impl Machine {
     }
 
     /// Calls `uses` with the key's slot. If it has none, takes over an expired slot for it; if none has expired, evicts the key that
-    /// expires first, so that every host gets a slot. A new slot is first used under the lock, so that it has not expired afterwards.
-    /// `None`: another process is adding a key, which takes microseconds.
+    /// expires first, so that every host gets a slot. `uses` is called under the lock for a new slot, so that no other key takes the
+    /// slot over as expired before its first use. `None`: another process is adding a key, which takes microseconds.
     pub(super) fn with_slot<R>(&self, id: u64, now: u64, uses: impl FnOnce(KeySlot<'_>) -> R) -> Option<R> {
         if let Some(slot) = self.find(id) {
             return Some(uses(slot));
@@ -293,6 +293,7 @@ const RESERVED: usize = 6;
 /// Maximum number of segments: 1.4 million slots.
 const SEGMENTS: usize = 13;
 const PAGE: usize = 4096;
-/// Offset of the byte that is locked to add a key. `PROCESS`: of the bytes that the processes lock by number. Both are beyond the data.
+/// Offset of the byte that is locked to add a key, beyond the data.
 const GUARD: u64 = 1 << 40;
+/// Offset of the bytes of which each process locks the one with its number.
 const PROCESS: u64 = GUARD + 1;

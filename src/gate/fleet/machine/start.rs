@@ -23,7 +23,7 @@ pub(in crate::gate) enum MachineTurn {
     Busy,
 }
 
-/// A key's state, by the starts of all processes.
+/// A key's state, which includes the starts of all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::gate) struct MachineView {
     pub starts: LastStarts,

@@ -127,7 +127,7 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
             }
         }
     }
-    // The address is not ours. Restores the previous action, with which the access is then repeated.
+    // The address is not ours, or cannot be mapped. Restores the previous action, with which the access is then repeated.
     // SAFETY: the action is as the kernel gave it to us, or the default.
     unsafe {
         match HANDLER.get() {

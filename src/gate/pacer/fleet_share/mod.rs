@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// An instance's state of one key.
 #[derive(Debug, Default)]
 pub(super) struct FleetShare {
-    /// The server's link number; 0: no server.
+    /// Number of the server ([`Reach::link`]). 0: no server.
     link: u64,
     clock: Option<ServerClock>,
     /// Whether the fleet has reported the key's state, and no refusal was published since.
@@ -27,7 +27,7 @@ pub(super) struct FleetShare {
     unused: Option<ReservedStart>,
     /// Number of the latest reservation request, until the answer.
     number: Option<u64>,
-    /// The call in flight: its link, and the values sent.
+    /// The call in flight: the number of its server, and the observations sent.
     calling: Option<(u64, Observed)>,
     /// Earliest time of the next call after a failed one.
     ask_at: Option<Instant>,
@@ -37,7 +37,7 @@ pub(super) struct FleetShare {
     told: LastStarts,
     /// The host's backoff, latency and refusals, as last received from the server.
     seen: Observed,
-    /// Time until which another instance's request is at least in flight.
+    /// Another instance's request is in flight at least until this time.
     busy: Option<Instant>,
     /// Whether the key's state has changed during a call, so that the answer may be older than the change.
     nudged: bool,

@@ -98,13 +98,13 @@ impl UsedStart {
         }
     }
 
-    /// The window, and by how much the request has missed it, or at least will miss it. `None`: the request is not late.
+    /// The missed window, and how late the request was sent, or will be sent at the earliest. `None`: the request is not late.
     pub fn late(&self, now: Instant) -> Option<(StartWindow, Duration)> {
         let by = self.left.unwrap_or(now).saturating_duration_since(self.of.until);
         (!by.is_zero()).then_some((self.of.window, by))
     }
 
-    /// The report for how long the request will still be in flight, for other instances. Zero: it has ended. `None`: no report is due.
+    /// How long the request will still be in flight, to be reported to other instances. Zero: it has ended. `None`: no report is due.
     pub fn in_flight(&self, now: Instant, ways: Duration) -> Option<Duration> {
         if self.has_ended {
             return self.in_flight.map(|_| Duration::ZERO);

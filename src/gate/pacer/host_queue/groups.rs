@@ -131,5 +131,5 @@ impl Stand {
     }
 }
 
-/// Number of queues above which idle queues without debt are dropped: a site may change its delays often.
+/// Number of queues at which the unused ones are dropped, and their debts noted: a site may change its delays often.
 const MOST_IDLE: usize = 16;

@@ -17,7 +17,7 @@ impl Guests {
         Self { places: FairPlaces::new(1), last_start: Mutex::default() }
     }
 
-    /// Waits until no other redirected fetch is in this queue, and then until the caller's fetch may enter it. `host_start`: returns the
+    /// Waits until no other guest is in this queue, and then until the caller's fetch may enter it. `host_start`: returns the
     /// host's last start.
     pub async fn place(&self, taker: Taker, gap: Duration, host_start: impl Fn() -> Option<Instant>) -> FairPlace {
         let place = self.places.take(taker).await;

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-/// A host queue.
+/// The queue of one key, in which requests wait for their slots.
 pub(in crate::gate) struct HostQueue {
     state: Mutex<HostQueueState>,
     /// Wakes the driver: a slot is free, a request gave up, or the fleet has a message.

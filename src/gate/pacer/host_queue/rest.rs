@@ -15,7 +15,7 @@ impl HostQueue {
         }
         let state = self.state.lock();
         let (schedule, owed) = (&state.schedule, state.schedule.owed(now));
-        // These cannot be noted: when a guest last came, and state that a server may have forgotten.
+        // Not noted is, for example, when a guest last came, or a backoff that the fleet's server may have lost.
         let knows_more = self.guests.get().is_some()
             || !schedule.owes_one_gap()
             || self.clamp_logged.load(Ordering::Relaxed) > 0

@@ -164,7 +164,7 @@ impl RobotsCache {
         let is_at_home = hop.is_at_home(at);
         let known = self.hosts.find(at, SiteFile::Robots).map(|host| host.load_full()).unwrap_or_default();
         let rules = &settings.hosts.get(at.host()).rules;
-        // The crawl delay of the requesting crawler applies only until the file is known, as it may be that crawler's alone.
+        // The requesting crawler's crawl delay applies only until the file is known, as that delay may be meant for that crawler alone.
         let asked = order.crawl_delay.filter(|_| at == first && known.answer.is_none());
         let crawl_delay = asked.or_else(|| rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt")));
         // The page that waits for the file follows at once, but only on this host.
@@ -172,8 +172,8 @@ impl RobotsCache {
         // A fetch that has begun is not given up because a slot comes late.
         let is_patient = order.reason != FetchReason::FirstUse || is_at_home && fetch.has_begun();
         let terms = terms::terms(settings, rules, at.host(), crawl_delay);
-        // At a redirect's target, fetches have no precedence.
         let max_wait = if is_patient { Duration::MAX } else { terms.max_wait };
+        // At a redirect's target, fetches have no precedence.
         Terms { first_fetch, is_renewal: is_patient && is_at_home, max_wait, ..terms }
     }
 }

@@ -99,7 +99,8 @@ impl RobotsCache {
         kept.usable(now).is_some() || !kept.may_fetch(now)
     }
 
-    /// The stored copy, from an earlier process or from before its entry was evicted. `None` if only fresh fetches are allowed.
+    /// The stored copy, from an earlier process or from before its entry was evicted. `None`: there is none, or only
+    /// fresh fetches are allowed.
     pub(in crate::gate::robots) async fn kept(
         self: &Arc<Self>,
         authority: &Authority,
@@ -137,8 +138,8 @@ impl RobotsCache {
     }
 }
 
-/// A copy from the fleet that can be unpacked. If its file is already in memory, the parcel lacks it, and the second member keeps it in
-/// memory until then.
+/// A copy from the fleet that can be unpacked. If its file is already in memory, the parcel lacks it, and the second member keeps it there
+/// until the copy is unpacked.
 pub(super) type WholeCopy = (Parcel, Option<Access>);
 
 /// Parses a copy's file, or finds it in memory by its digest.

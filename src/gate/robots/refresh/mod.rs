@@ -1,4 +1,4 @@
-//! Obtains an authority's robots.txt or tdmrep.json: from the fleet, from the store, or from the origin.
+//! Obtains an authority's robots.txt, tdmrep.json or licence file: from the fleet, from the store, or from the origin.
 
 mod ask;
 mod copies;
@@ -35,7 +35,7 @@ impl RobotsCache {
         let is_fresh = self.settings.load().store.is_fresh;
         let taker = Taker::new(order.client, &host.authority);
         let mut will_do = self.take_kept(host, taker).await && order.reason.takes_any_copy();
-        // A command may end before an outdated copy is renewed in the background.
+        // A command does not use an outdated copy, as it may end before the copy is renewed in the background.
         let is_impatient = self.settings.load().store.is_impatient;
         will_do &= !(is_impatient && is_due(&host.load(), SystemTime::now()));
         if will_do && !is_due(&host.load(), SystemTime::now()) && !self.fleet.has_server() {
@@ -157,7 +157,7 @@ impl RobotsCache {
         }
     }
 
-    /// Fetches the file from the origin. `None`: the current entry is newer than the fetched one.
+    /// Fetches the file from the origin. `None`: the current entry is newer than the fetched one, or the proxy is stopping.
     async fn refresh_alone(
         self: &Arc<Self>,
         host: &HostEntry,
@@ -228,7 +228,7 @@ impl RobotsCache {
         }
     }
 
-    /// Does a fetch's work. `None`: the work has panicked, which counts as a failed fetch, so that it is not repeated at once.
+    /// Runs a fetch's work. `None`: the work has panicked, which counts as a failed fetch, so that it is not repeated at once.
     pub(super) async fn or_failed<T>(self: &Arc<Self>, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
         let panic = AssertUnwindSafe(work).catch_unwind().await;
         panic
