@@ -46,7 +46,7 @@ impl Chunked {
         self.state == ChunkState::Done
     }
 
-    /// The next run of content, and the framing before it.
+    /// Returns the range of the next content, and consumes the framing before it.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Range<usize>, BodyError> {
         let mut at = 0;
         while at < bytes.len() && self.state != ChunkState::Done {

@@ -173,7 +173,7 @@ impl Proxy {
         sleep(STOP_GRACE.min(self.settings.load().limits.drain_timeout)).await;
     }
 
-    /// Closes idle connections after `STOP_GRACE`. Resolves when `ended` does.
+    /// When the proxy stops, closes idle connections after `STOP_GRACE`. Resolves when `ended` does.
     async fn close_until(&self, ended: impl Future<Output = ()>) {
         let close = async {
             self.stopped_after_grace().await;

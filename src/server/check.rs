@@ -6,6 +6,8 @@ use crate::tls::Roots;
 use crate::upstream::Upstream;
 use std::sync::Arc;
 
+/// Reads the files that the settings name, such as certificates and keys.
+///
 /// # Errors
 /// [`start`](super::start) would fail with the same error.
 pub fn check(settings: &Settings, roots: &Roots) -> Result<(), StartError> {

@@ -17,7 +17,7 @@ pub enum StartError {
     Listen { address: String, source: io::Error },
     #[error("systemd passed no socket named `{0}`")]
     NotInherited(String),
-    #[error("the socket `{0}` from systemd is not a TCP socket that listens")]
+    #[error("the socket `{0}` from systemd is not a listening TCP socket")]
     NotListening(String),
     #[error("anybody who can reach `{0}` could use this proxy")]
     OpenToAll(SocketAddr),
@@ -25,7 +25,7 @@ pub enum StartError {
     File(#[from] UnusableFile),
     #[error("cannot listen on {address} for the admin address: {source}")]
     Admin { address: String, source: io::Error },
-    #[error("cannot set up: {0}")]
+    #[error("cannot set up the proxy: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -84,7 +84,7 @@ impl StartError {
                 _ => "choose another address with `--listen` or `listen:`".into(),
             },
             Self::NotInherited(name) => {
-                format!("a systemd socket unit with `FileDescriptorName={name}` passes it")
+                format!("pass it from a systemd socket unit with `FileDescriptorName={name}`")
             }
             Self::NotListening(_) => "the socket unit needs `ListenStream=` with a port, and no `Accept=yes`".into(),
             Self::OpenToAll(_) => "set `access`, such as `clients: [10.0.0.0/8]`".into(),

@@ -56,7 +56,7 @@ pub struct Totals {
     pub failures: BTreeMap<Box<str>, HostFailures>,
     /// Clients that have rejected our certificates, the latest first.
     pub distrusted: Vec<Arc<Distrusted>>,
-    /// Authorities with an HTML page in the place of robots.txt.
+    /// Authorities that serve an HTML page instead of robots.txt.
     pub html_robots: Vec<Authority>,
     /// Authorities with usage preferences in robots.txt, which were not applied because no purpose is declared.
     pub without_purpose: Vec<Authority>,
@@ -67,7 +67,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     start_on(settings, Vec::new()).await
 }
 
-/// Like [`start`], with sockets that listen already, for the first of `settings.listen`.
+/// Like [`start`], but uses `sockets`, which listen already, for the first entries of `settings.listen`.
 pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<Running, StartError> {
     let now = OffsetDateTime::now_utc();
     if now < OffsetDateTime::UNIX_EPOCH {

@@ -40,7 +40,7 @@ pub(super) fn open(address: &ListenAddress, closing: &[Arc<TcpListener>]) -> Res
 }
 
 /// Warns of each inherited socket whose address is not in `own`; the socket is kept for a later reload. `before`: the addresses before a
-/// reload; a socket missing there was warned of earlier.
+/// reload; a socket whose address is missing there was warned of earlier.
 pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]>) {
     for (name, socket) in inherited().into_iter().flatten() {
         let address = socket.local_addr().ok();

@@ -28,7 +28,7 @@ struct LineWriter {
 struct LineWriterState {
     lines: Vec<u8>,
     is_writing: bool,
-    /// Another destination has replaced this destination: the thread ends once everything is written.
+    /// The destination was replaced or closed: the thread ends once everything is written.
     is_closed: bool,
 }
 
@@ -146,7 +146,7 @@ impl LineQueue {
     }
 }
 
-/// The dropped lines that were reported, for all destinations.
+/// State of the reports about dropped lines, for all destinations.
 struct Losses {
     /// Number of dropped lines that were reported.
     reported: u64,

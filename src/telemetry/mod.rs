@@ -164,7 +164,8 @@ impl MakeWriter<'_> for Queues {
     }
 }
 
-/// Opens a log file. A pipe without a reader is an error instead of blocking. A new file is private, as it will contain users and URLs.
+/// Opens a log file. A pipe without a reader is an error instead of blocking. Only owner and group can read a new file, as it will
+/// contain users and URLs.
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK).open(path)
 }

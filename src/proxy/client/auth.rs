@@ -46,7 +46,7 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
     }
     let same = opener.as_ref().and_then(|opener| users.iter().find(|user| keeps_credentials(user, opener)).cloned());
     if same.is_none() && access.needs_user() {
-        let why = "the user who opened this tunnel is no longer in access.users".into();
+        let why = "the user who opened this tunnel is no longer in access.users with the same credentials".into();
         return Err(Refusal::ClientDenied { credentials: false, why });
     }
     *opener = same;

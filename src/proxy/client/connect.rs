@@ -36,7 +36,7 @@ pub enum ConnectResult {
 }
 
 /// Handles a CONNECT over HTTP/1 or SOCKS. Reads no request after a refusal (RFC 9931 §8). `via`: the Via fields of the
-/// CONNECT. `prefer_wait`: how long the CONNECT may wait for its turn.
+/// CONNECT. `prefer_wait`: how long the CONNECT may wait for its slot.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Box<Connection>,
@@ -150,7 +150,7 @@ async fn intercept(
             Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
         }
         first => {
-            // A silent client waits for the server to speak first, which is logged; a client that has closed is not logged.
+            // Logs a client that sends nothing, as it probably waits for the server to speak first, but not a client that has closed.
             if !matches!(first, Some(None)) {
                 tracing::info!(client = %connection.peer.address, %authority, "{NOT_HTTP}");
             }
@@ -233,7 +233,7 @@ fn tunnel_target(connected: Authority, name: Option<&str>) -> Tunnel {
     }
 }
 
-/// Time after the handshake: a client that closes within it, without a request, has rejected the certificate.
+/// Time after the handshake in which a close without a request means that the client has rejected the certificate.
 const LEAF_CHECK_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -59,7 +59,8 @@ impl Connection {
     }
 }
 
-/// Identifies the user of a request and counts the connection against the user's limit. Fails if the client disconnects.
+/// Identifies the user of a request and counts the connection against the user's limit. Fails if the request is refused or the client
+/// disconnects.
 pub(super) async fn identify<C: Client>(
     proxy: &Proxy,
     settings: &Settings,

@@ -88,7 +88,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
         }
     });
     let limit = || proxy.settings.load().limits.max_connections.get();
-    // An accepted connection that has no place yet.
+    // An accepted connection that waits for a place among all connections.
     let mut arrived = None;
     let mut last_logged = None;
     loop {
@@ -151,10 +151,10 @@ fn log_failed(ended: Result<(), JoinError>) {
     }
 }
 
-/// An accepted connection that has no place yet.
+/// An accepted connection, with its place among the connections of its client.
 type Arrived = (TcpStream, SocketAddr, Place<IpAddr>);
 
-/// Takes the client's place, or closes the connection if its client has too many in use.
+/// Takes a place among the client's connections, or closes the connection if the client has too many.
 fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> {
     match proxy.client_place(client(address.ip())) {
         Ok(place) => Some((tcp, address, place)),
@@ -207,7 +207,7 @@ pub(crate) async fn accept(
             let closed = if is_own_limit(&error) { make_room(proxy) } else { 0 };
             if last_logged.is_none_or(|last_logged| last_logged.elapsed() >= LOG_INTERVAL) {
                 *last_logged = Some(Instant::now());
-                tracing::error!(%error, closed, "cannot accept connections; closed idle ones, retrying");
+                tracing::error!(%error, closed, "cannot accept connections, retrying; idle ones are closed if that makes room");
             }
             sleep(if closed > 0 { ACCEPT_AGAIN } else { ACCEPT_RETRY }).await;
             None

@@ -88,7 +88,7 @@ async fn negotiate(
                 io.write_all(&reply(NOT_ALLOWED)).await?;
             }
             let why = handshake_error(refusal.to_string());
-            // The error was sent in SOCKS form.
+            // The client has already received a SOCKS reply.
             conclude_unread(proxy, &Unread::default(), Outcome::Refused(refusal), peer, began);
             return Err(why);
         }
@@ -103,7 +103,7 @@ async fn negotiate(
     timer.limit(at, directed).await
 }
 
-/// Returns the credentials if they are required.
+/// Agrees on the authentication method with the client. Returns the credentials if they are required.
 async fn negotiate_method(proxy: &Proxy, io: &mut Wire, peer: &Peer) -> io::Result<Option<Vec<u8>>> {
     let [_, count] = take(io).await?;
     let methods = take_some(io, count).await?;

@@ -38,7 +38,10 @@ impl Exchange<'_> {
         let mut input = Buffer::of_answer();
         let mut origin = Http1Origin::new(Http1::new(stream, &mut input), reused);
         if !self.begin_body(client) {
-            return (AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again"))), false);
+            return (
+                AttemptResult::Done(Outcome::Failed(Failure::ended("the request's body cannot be sent again"))),
+                false,
+            );
         }
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
         origin.side.send(Sending::from(self.request.framing));
@@ -71,7 +74,7 @@ impl Exchange<'_> {
         want: Want,
     ) -> AttemptResult {
         if !self.begin_body(client) {
-            return AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again")));
+            return AttemptResult::Done(Outcome::Failed(Failure::ended("the request's body cannot be sent again")));
         }
         let Ok(request) = self.outgoing(route, |outgoing| outgoing.to_http2(route)) else {
             return AttemptResult::Retry {

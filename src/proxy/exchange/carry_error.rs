@@ -34,7 +34,7 @@ impl CarryError {
     /// The error for an answer's body. `is_held_up`: the client is too slow, not the origin.
     pub fn of_answer(error: FlowError, is_held_up: bool) -> Self {
         match error {
-            FlowError::Source(fault) => Self::cut(format!("the origin: {fault}")),
+            FlowError::Source(fault) => Self::cut(format!("the origin's answer broke off: {fault}")),
             FlowError::Destination(_) => Self::client_gone(),
             FlowError::TooSlow if is_held_up => Self::cut("the client reads too slowly (`limits.min_rate`)"),
             FlowError::TooSlow => Self::cut("the answer is too slow (`limits.min_rate`)"),

@@ -58,7 +58,7 @@ impl Exchange<'_> {
             let upstream = (address, reused);
             let result = match link {
                 link if !self.holds_slot(route, address) => {
-                    // Returned to the pool, because the connection may be closed before the slot of the next attempt.
+                    // Returns the connection to the pool, because it may be closed before the next attempt gets its slot.
                     if let (HttpLink::Http1(link), false) = (link, upgrade) {
                         link.keep();
                     }

@@ -65,8 +65,8 @@ impl Exchange<'_> {
         if !self.wants_whole() && !visit.is_whole_anyway() {
             return None;
         }
-        // If the answer may be for this client alone, the client's conditions are about another answer than the one delivered to others:
-        // ignores them.
+        // If the answer may be for this client alone, the request's conditions do not refer to the answer that others received, and are
+        // ignored.
         let asked = if self.is_for_one() { &[][..] } else { &[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] };
         let fields = request.head.fields_named(asked);
         let none_match: Vec<&[u8]> =

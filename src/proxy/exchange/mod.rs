@@ -1,5 +1,5 @@
-//! One request, from its head to its log line: decide, forward, answer. Every exchange ends in `finish`, which alone
-//! counts, records, logs and answers.
+//! One request, from its head to its log line: decide, forward, answer. Every exchange ends in `EndedExchange::conclude`, which alone
+//! counts, records and logs requests.
 
 mod access_log;
 mod attempt;
@@ -164,7 +164,7 @@ impl Exchange<'_> {
 
     /// Ends the exchange. The pacing slot is released before anything is written.
     pub async fn finish<C: Client>(&mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
-        // After a failure, or a refusal of the origin's answer, the client's connection does not wait for the rest of a body.
+        // After a failure, or a refusal of the origin's answer, closes the client's connection instead of waiting for the rest of a body.
         let is_after_origin = matches!(outcome, Outcome::Failed(_))
             || self.trip.origin.is_some() && matches!(outcome, Outcome::Refused(_));
         let is_last = is_after_origin && !client.is_received();

@@ -47,7 +47,7 @@ impl Members {
     }
 
     /// Asks the connection that has waited longest to make room, even if it was asked before. Returns false if none waits.
-    /// Scans all connections only when those of the last scan have ended or were used, and at most once in [`LOOK_AGAIN`], so
+    /// Scans all connections only when the waiting ones of the last scan have ended or were used, and at most once in [`LOOK_AGAIN`], so
     /// that a flood at the limit costs little. `now`: as in [`Member::waits_since`].
     pub fn close_longest(&mut self, at: Instant, now: u64) -> bool {
         loop {

@@ -118,7 +118,7 @@ impl Room {
         waiting.len()
     }
 
-    /// Asks one waiting connection of this client to make room. Returns false if all waiting ones were asked before.
+    /// Asks one waiting connection of this client to make room. Returns false if none waits that was not asked before.
     pub fn close_idle_of(&self, client: IpAddr) -> bool {
         self.close_another(self.open.members.lock().of(client))
     }
@@ -198,7 +198,7 @@ impl ConnectionPermit {
         self.open.is_over.load(Relaxed)
     }
 
-    /// Sets the listener.
+    /// Sets the number of the listener, for [`Room::retire`].
     pub fn set_listener(&self, listener: u64) {
         self.member.listener.store(listener, Relaxed);
     }

@@ -13,12 +13,12 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
              chosen, and if the site's owner agrees, the proxy's operator can allow it in `hosts`."
         }
         Refusal::UsageDisallowed { .. } | Refusal::EntryReserved(_) | Refusal::AnswerReserved(_) => {
-            "Do not try this URL again, and use another page or source, or ask the site's owner: the site reserves it from the \
+            "Do not try this URL again, and use another page or source, or ask the site's owner: the site does not permit the \
              purpose that the proxy declares (`identity.purpose`)."
         }
         Refusal::UsageUnreadable { .. } => {
-            "Use another page or source, or tell the site's owner: what the site sends cannot be read, and may reserve the page \
-             from the purpose that the proxy declares (`identity.purpose`)."
+            "Use another page or source, or tell the site's owner: the site's usage preferences cannot be read, and may forbid the \
+             purpose that the proxy declares (`identity.purpose`)."
         }
         Refusal::RobotsUnreachable { .. } => {
             "Wait # s, then try again, or use another source: the proxy fetches robots.txt again by itself, and `politely \
@@ -57,7 +57,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
             "Put the name and password into the client's proxy URL: `http://NAME:PASSWORD@HOST:PORT`."
         }
         Refusal::ClientDenied { credentials: false, .. } => {
-            "Ask the proxy's operator to allow this client's address (`access.clients`)."
+            "Ask the proxy's operator to allow this client's address or user (`access`)."
         }
         Refusal::AuthorityMismatch { .. } => "Open a connection for each host.",
         Refusal::NotAProxyRequest => {
@@ -68,7 +68,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         | Refusal::HeadTooLarge { .. }
         | Refusal::HeadTimeout { .. }
         | Refusal::ExpectationFailed => "Correct the request: nothing was sent to the site.",
-        Refusal::Loop => "Look at the client's and the proxy's settings: a proxy cannot be its own upstream.",
+        Refusal::Loop => "Check the client's and the proxy's settings: a proxy cannot be its own upstream.",
         Refusal::OperatorDenied { .. } | Refusal::InterceptDenied { .. } => {
             "Do not try this URL again, and use another page or source: the proxy's operator blocks it, not the site."
         }

@@ -64,7 +64,7 @@ pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, 
         put_code(hint, &mut put);
         put(format_args!("</p>\n"));
     }
-    // A test checks that the page has this anchor.
+    // A test checks that docs/errors.md has this anchor.
     put(format_args!(
         "<p>Error <code>urn:politely:{slug}</code>: see <code>docs/errors.md#{slug}</code> of politely.</p>\n{END}"
     ));
@@ -81,7 +81,7 @@ fn label(name: &'static str) -> &'static str {
         "line" => "Line",
         "purpose" => "Declared purpose",
         "budget" => "Budget",
-        "budget_of" => "Whose",
+        "budget_of" => "Budget of",
         "entry" => "Entry",
         "policy" => "Terms",
         "matched_path" => "Path as servers may read it",

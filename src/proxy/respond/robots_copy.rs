@@ -16,7 +16,7 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     let put_fields = |text: &mut Vec<u8>| {
         text.extend_from_slice(b"content-type: text/plain; charset=utf-8\r\nage: ");
         put_number(text, copy.age);
-        text.extend_from_slice(b"\r\nproxy-status: politely; details=\"from the copy that is kept\"\r\n");
+        text.extend_from_slice(b"\r\nproxy-status: politely; details=\"from the stored copy\"\r\n");
         for (name, value) in [&b"etag"[..], b"last-modified"].into_iter().zip(copy.validators.both()) {
             // Invalid values are left out: an answer without them is better than none.
             if let Some(value) = value.filter(|value| !value.iter().any(u8::is_ascii_control)) {

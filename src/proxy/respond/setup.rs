@@ -73,7 +73,7 @@ fn introduction(ca: &Ca) -> Vec<String> {
         ),
         String::from(
             "Compare the fingerprint with what the proxy's operator gives you: this page comes over plain HTTP, and whoever \
-             holds the key of a trusted authority can be any site to you.",
+             holds the key of a trusted authority can impersonate any site.",
         ),
     ];
     said.extend(

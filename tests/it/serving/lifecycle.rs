@@ -392,7 +392,7 @@ async fn inherited_socket_that_is_not_a_tcp_listener_is_refused() {
     let listen = [("POLITELY_LISTEN", "[{address: fd:politely}]"), ("POLITELY_ADMIN__ADDRESS", "off")];
     for socket in sockets {
         let ended = Binary::refused_on(&socket, &listen).await;
-        let told = "the socket `politely` from systemd is not a TCP socket that listens";
+        let told = "the socket `politely` from systemd is not a listening TCP socket";
         assert!(ended.code == 2 && ended.stderr.contains(told), "{}: {}", ended.code, ended.stderr);
         assert!(ended.stderr.contains("hint: the socket unit needs `ListenStream=`"), "{}", ended.stderr);
     }

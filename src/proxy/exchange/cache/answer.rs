@@ -79,7 +79,7 @@ impl Exchange<'_> {
                 if let Some(cached) = &self.cached {
                     cached.cache.invalidate(cached.key);
                 }
-                Outcome::Cut(format!("the cache: {fault}"))
+                Outcome::Cut(format!("the stored answer cannot be read: {fault}"))
             }
         }
     }

@@ -95,7 +95,8 @@ impl<'a> AnswerHead<'a> {
         (100..200).contains(&self.status) && self.status != 101
     }
 
-    /// Passes each end-to-end field and the framing fields. List members that claim to be from this proxy are removed.
+    /// Passes each end-to-end field and the framing fields. Members of Proxy-Status and Cache-Status that claim to be
+    /// from this proxy are removed.
     #[inline]
     pub fn each(&self, mut pass: impl FnMut(FieldKind, &[u8], &[u8])) {
         let mut pass = |kind: FieldKind, name: &[u8], value: &[u8]| match kind {

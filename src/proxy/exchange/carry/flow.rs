@@ -47,7 +47,8 @@ impl Flow {
         }
     }
 
-    /// Passes on the rest of the current piece. The rate is measured at the destination, and so limits a slow source as well.
+    /// Passes on the rest of the current piece. The rate is measured at the destination: a slow source also
+    /// counts as too slow.
     #[inline]
     pub fn poll_piece<A: BodySource, B: Side>(
         &mut self,

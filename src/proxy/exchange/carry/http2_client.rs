@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 pub struct Http2Client {
     pub side: Http2,
     respond: SendResponse<Bytes>,
-    /// Shared by all streams of the connection.
+    /// The turns of the connection's task, shared by all its streams.
     turns: TaskTurns,
     is_head: bool,
     answered: bool,
@@ -80,7 +80,7 @@ impl Http2Client {
         }
     }
 
-    /// Waits for pending output: a reset overtakes it, and some clients do not read what arrives with a reset.
+    /// Resets the stream after pending output: a reset would overtake it, and some clients do not read what arrives with a reset.
     async fn end_early(&mut self, reason: Reason) {
         let written = async {
             self.side.sent().await;

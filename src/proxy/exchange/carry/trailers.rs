@@ -18,7 +18,7 @@ pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
         if !field.may_trail() || is_disguised(field.name) {
             continue;
         }
-        // List members that claim to be from this proxy are removed.
+        // Removes members of Proxy-Status and Cache-Status that claim to be from this proxy.
         let others = (field.kind == FieldKind::ProxyStatus).then(|| others(field.value));
         match others {
             // RFC 9113 §8.2.1: white space around a value is malformed.

@@ -150,7 +150,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.up.is_done || self.send_stopped.is_some()
     }
 
-    /// Whether the origin must act next: it has the whole request, or all that it gets before its 100.
+    /// Whether the origin must act next: it has the whole request, or must send 100 (Continue) before the client sends the body.
     fn is_origins_turn(&self) -> bool {
         self.is_sent() || self.awaits_continue && !self.up.is_held_up
     }
