@@ -8,7 +8,7 @@ use std::net::IpAddr;
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// Stands for the clients of all fetches that other hosts redirect to this host. Requests to the host itself go first.
+    /// The common client of all fetches of files on this host to which other hosts redirect or link. The host's own requests go first.
     pub const GUESTS: Self = Self(u64::MAX - 2);
 
     /// The client of a request: the user if there is one, otherwise the address; in IPv6 the /64 network, as each machine usually has a

@@ -17,8 +17,8 @@ pub struct Entry {
     pub answer: Option<SiteAnswer>,
     /// The failures since the last conclusive answer. `None`: the last fetch was conclusive.
     pub trouble: Option<Box<Trouble>>,
-    /// URL of the licence file that an answer of the site linked to first, if robots.txt names none. The file applies only to answers that
-    /// linked to it; the URL is kept in memory only.
+    /// The first URL of a licence file that an answer of the site linked to, if robots.txt names none. The file applies only to answers
+    /// that linked to it; the URL is kept in memory only.
     pub linked: Option<Box<str>>,
 }
 

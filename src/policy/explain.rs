@@ -26,7 +26,7 @@ pub struct Explanation {
     pub detail: String,
     /// The line of robots.txt that decided, if one did: a rule or a usage preference.
     pub line: Option<LineEvidence>,
-    /// The preferences in robots.txt that refuse any use of an allowed URL, each with the refused use, even if it is not declared.
+    /// The preferences in robots.txt that refuse some use of an allowed URL, each with that use, whether it is declared or not.
     pub preferences: Vec<(LineEvidence, Box<str>)>,
     /// The entry of tdmrep.json or of the licence file that decided, if one did.
     pub reservation: Option<EntryEvidence>,

@@ -3,8 +3,8 @@
 //! Rules are applied to the requested URL, so fields that name another URL are removed. robots.txt does not concern methods, so fields
 //! that name another method (`X-HTTP-Method-Override`) pass.
 
-/// Whether a server or application may read a field of this name as a field that names another URL, or, because of its spelling, as a field
-/// that the proxy evaluates or writes itself.
+/// Whether a server or application may take a field of this name for a field that names another URL, or for a field that the proxy
+/// evaluates or writes itself, as `User_Agent` for `User-Agent`.
 #[inline]
 pub fn is_disguised(name: &[u8]) -> bool {
     names_another_url(name) || JUDGED.iter().any(|known| reads_as(name, known.as_bytes()))

@@ -158,8 +158,8 @@ fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-/// Whether a Cache-Control reserves the answer for its client (RFC 9111 §5.2.2). Such a word counts anywhere in the value, as not sharing
-/// an answer is always safe.
+/// Whether a Cache-Control reserves the answer for its client (RFC 9111 §5.2.2). `private` and `no-store` count anywhere in the value, as
+/// not sharing an answer is always safe.
 pub fn is_for_one(value: &[u8]) -> bool {
     let control = CacheControl::read([value]);
     control.private || control.no_store

@@ -1,7 +1,7 @@
 //! Parse options: RFC 9309 with the customary leniencies, and the dialects of other parsers.
 
 /// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every well-known crawler has; constructors give the
-/// dialects of other parsers. Each switch with an example: `docs/conformance.md` in the repository.
+/// dialects of other parsers. `docs/conformance.md` in the repository shows an example of each switch.
 ///
 /// ```
 /// use politely::robots::{ParseOptions, RobotsTxt};
@@ -16,7 +16,7 @@ pub struct ParseOptions {
     pub user_agent_match: UserAgentMatch,
     /// Determines which of several matching rules decides.
     pub precedence: Precedence,
-    /// Maximum number of bytes read. A line that ends beyond is dropped. At least [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
+    /// Maximum number of bytes read. A line that ends beyond this limit is dropped. At least [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
     pub max_size: usize,
     /// Reads Content-Signal and Content-Usage as they were probably meant: `*.pdf` is a path, and `AI-Train = No` says no in both. By their
     /// own grammars, these would be malformed.
@@ -94,7 +94,7 @@ impl Default for ParseOptions {
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum UserAgentMatch {
-    /// The product token equals the crawler's (RFC 9309 §2.2.1); a name with other characters equals the whole value.
+    /// The product token equals the crawler's (RFC 9309 §2.2.1). A crawler's name with other characters must equal the whole value.
     #[default]
     Exact,
     /// A word of the value is a prefix of the crawler's token (crawler-commons before its issue 362).

@@ -43,7 +43,7 @@ struct Said {
     is_prohibited: bool,
 }
 
-/// Why a use is not licensed.
+/// The uses that a `content` permits or prohibits: a term of the file, or why a use is not licensed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RslTerm<'a> {
@@ -51,7 +51,7 @@ pub struct RslTerm<'a> {
     pub content: u32,
     /// The `url` of the `content`, as written.
     pub location: &'a str,
-    /// `prohibits` if it lists the use, or `permits` if it does not.
+    /// `prohibits` or `permits`. A use is not licensed if `prohibits` lists it, or if `permits` does not.
     pub element: &'static str,
     /// The uses that the element lists.
     pub uses: &'a str,

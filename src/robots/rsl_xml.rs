@@ -190,9 +190,9 @@ fn resolved(reference: &BytesRef<'_>) -> Result<Cow<'static, str>, Box<str>> {
     let invalid = |error: quick_xml::Error| Box::<str>::from(format!("it is not XML: {error}"));
     match reference.resolve_char_ref().map_err(invalid)? {
         Some(char) => Ok(char.to_string().into()),
-        None => resolve_predefined_entity(reference)
-            .map(Cow::from)
-            .ok_or_else(|| format!("it uses the entity `{}`", reference.chars().take(40).collect::<String>()).into()),
+        None => resolve_predefined_entity(reference).map(Cow::from).ok_or_else(|| {
+            format!("its entity `{}` is not supported", reference.chars().take(40).collect::<String>()).into()
+        }),
     }
 }
 
@@ -290,13 +290,13 @@ mod tests {
         let why = "the attribute `url` of an element: ";
         assert!(read(&bomb).contains(why), "{}", read(&bomb));
         let list = bomb.replace("url='/&b;'", "url='/'");
-        assert_eq!(read(&list), "(it uses the entity `b`)");
+        assert_eq!(read(&list), "(its entity `b` is not supported)");
         assert_eq!(
             read(&list.replace("&b; ai", "&#x61;i&#45;train&amp;&lt;&apos; ai")),
             "1 / +ai-train&<' ai-input -?"
         );
         let elements = list.replace("<content", "&b;<content").replace("&b; ai", "ai");
-        assert_eq!(read(&elements), "(it uses the entity `b`)", "the entity may contain any element");
+        assert_eq!(read(&elements), "(its entity `b` is not supported)", "the entity may contain any element");
         assert_eq!(
             in_root("<other>&b;</other><content url='/'/>"),
             "1 / +? -?",

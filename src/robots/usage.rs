@@ -95,8 +95,8 @@ pub(crate) struct UsageLine {
     pub(crate) fault: Option<WarningCode>,
 }
 
-/// Parses the value of a line. `lenient`: reads the value as it was probably meant: patterns may begin with `*`, and the names and values
-/// of both vocabularies are accepted, in capitals too.
+/// Parses the value of a line. `lenient`: also accepts patterns that begin with `*`, and the names and values of both vocabularies, in
+/// capitals too.
 pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> UsageLine {
     let blank = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
     let pattern = match value.first() {

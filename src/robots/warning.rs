@@ -71,7 +71,7 @@ codes! {
     /// The body is UTF-16 or UTF-32: NULs stand between letters, at the places where these encodings have them.
     Utf16 = Error "utf-16", "this is UTF-16 or UTF-32", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read it as UTF-8 and find no rule";
     /// NULs stand between letters, but not at the places where an encoding has them.
-    UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in none", "save it as UTF-8 (RFC 9309 §2.3); crawlers cannot read its rules";
+    UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in an unknown one", "save it as UTF-8 (RFC 9309 §2.3); crawlers cannot read its rules";
     /// The body is compressed, but the answer has no `Content-Encoding`.
     Compressed = Error "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it uncompressed; crawlers find no rule in it";
     /// A NUL byte within a line.
@@ -80,7 +80,7 @@ codes! {
     NotARecord = Error "not-a-record", "the line has no colon", "write `key: value`, or begin a comment with `#`";
     /// White space in place of the colon.
     MissingColon = Error "missing-colon", "the colon is missing", "write `key: value`; few crawlers read it as meant";
-    /// A key that neither RFC 9309 nor a known extension has.
+    /// A key that neither RFC 9309 nor a known extension defines.
     UnknownKey = Warning "unknown-key", "unknown key", "the line is ignored";
     /// A misspelt key that was understood.
     MisspeltKey = Error "misspelt-key", "misspelt key", "few crawlers read it as meant";

@@ -189,10 +189,10 @@ impl fmt::Display for Authority {
     }
 }
 
-/// The longest IP address, in brackets.
+/// Maximum length of an IP address, brackets included.
 const IP_MAX: usize = 41;
 
-/// Splits host and port. Except for colons, the host is checked by [`Host::parse`].
+/// Splits host and port at the first colon outside brackets. [`Host::parse`] checks the host.
 fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
     let text = str::from_utf8(authority).map_err(|_| AuthorityError::HostCharacters)?;
     if text.contains('@') {

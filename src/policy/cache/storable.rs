@@ -38,6 +38,7 @@ const NEVER: [u16; 2] = [206, 304];
 const ERRORS: [u16; 3] = [404, 410, 451];
 /// Maximum size of the fields, in bytes.
 const MOST_FIELDS: usize = 64 * 1024;
+/// Maximum number of request fields that Vary names.
 const MOST_SELECTING: usize = 16;
 
 #[cfg(test)]

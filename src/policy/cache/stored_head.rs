@@ -9,7 +9,7 @@ use crate::policy::entity_tag;
 use crate::policy::retry_after::delta_seconds;
 use std::time::{Duration, SystemTime};
 
-/// The head of a stored answer. The order of the members is their order in its file.
+/// The head of a stored answer. Its file has the members in this order, so another order needs another version of the file format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "proxy", derive(serde::Serialize, serde::Deserialize))]
 pub struct StoredHead {
@@ -141,7 +141,8 @@ impl StoredHead {
             && entity_tag::is_known(&tags, wanted.modified_since.as_deref(), self.value(b"etag"), modified)
     }
 
-    /// The part of the body that a GET gets. `length`: bytes of the body. To be called after the other conditions (RFC 9110 §13.2.2).
+    /// The part of the body that a GET gets. `length`: bytes of the body. To be called after the other conditions have been checked (RFC
+    /// 9110 §13.2.2).
     pub fn part(&self, wanted: &Wanted, length: u64) -> BodyPart {
         let is_same = wanted.if_range.as_deref().is_none_or(|validator| self.is_exactly(validator));
         match wanted.range.filter(|_| self.status == 200 && is_same) {

@@ -34,7 +34,7 @@
 //! 3. `/robots.txt` itself is allowed.
 //! 4. Without a usable copy of robots.txt: fetch it, or refuse while it is unreachable.
 //! 5. The rules of robots.txt, for the path as it is sent and for each form that servers make of it.
-//! 6. The usage preferences of robots.txt and its groups for a purpose, for the declared purposes; then `Visit-time`.
+//! 6. For each declared purpose, the usage preferences of robots.txt and its groups that name the purpose; then `Visit-time`.
 //! 7. tdmrep.json, then the licence file, if the request is still allowed.
 //!
 //! `mode: report` and `robots: report` turn refusals into reports. The pace applies in any case.
@@ -56,8 +56,8 @@ use super::usage::entries::refused_by_entries;
 use super::{Authority, Refusal, Request, RobotsOverride};
 use by_file::Case;
 
-/// Decides on a request by the known state of its site. tdmrep.json and the licence file decide only if robots.txt allows the request or
-/// its refusal is only reported.
+/// Decides on a request by the known state of its site. tdmrep.json and the licence file decide only if robots.txt allows the request, or
+/// if its refusal is reported for this host only (`robots: report`).
 pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
     let Known { robots, tdmrep, license } = known.into();
     let mut case = Case::new(rules, request, now);

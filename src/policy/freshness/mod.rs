@@ -1,7 +1,7 @@
 //! How long a copy of robots.txt is usable (RFC 9309 §2.4, RFC 9111 §4.2), and when to retry a failed fetch. Pure.
 //!
-//! Not `http-cache-semantics`: it stores whole header maps with each copy, supports neither a least lifetime nor long use without
-//! revalidation, and obeys `no-store`, which would prevent keeping a robots.txt at all.
+//! Does not use `http-cache-semantics`: it stores whole header maps with each copy, supports neither a minimum lifetime nor long use
+//! without revalidation, and obeys `no-store`, which would prevent keeping a robots.txt at all.
 
 use std::time::{Duration, SystemTime};
 
@@ -208,8 +208,8 @@ pub enum CopyState {
     Unusable,
 }
 
-/// How long to wait after this many failed fetches in a row: Retry-After if the origin sent it; otherwise one minute, doubling up to an
-/// hour. Shortened by up to a fifth by `random` (from 0 to 1).
+/// How long to wait after this many failed fetches in a row: Retry-After if the origin sent it, but at most an hour; otherwise one minute,
+/// doubled after each failure up to an hour, and shortened by up to a fifth by `random` (from 0 to 1).
 pub fn retry_in(failures: u32, retry_after: Option<Duration>, random: f64) -> Duration {
     match retry_after.filter(|wait| !wait.is_zero()) {
         Some(wait) => wait.min(RETRY_MAX),

@@ -23,7 +23,7 @@ impl<W> Schedule<W> {
         MAX_BACKOFF.max(self.max_delay).min(FAR)
     }
 
-    /// The end of the debt: the later end of the longest gap and the hold. `None`: nothing is owed.
+    /// The end of the debt: the end of the longest gap or backoff, or of the hold if that is later. `None`: nothing is owed.
     pub fn owed(&self, now: Instant) -> Option<Instant> {
         let gap = self.delay().max(self.backoff());
         let until = self.last.last_start.map(|start| start + gap).max(self.last.hold);

@@ -171,7 +171,7 @@ impl<W> Schedule<W> {
         }
         let due = self.due(head).max(part);
         let (forecast, first) = self.forecast_from(now, head);
-        let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
+        let wait_queue = self.wait_queue.as_mut().expect("the queue has a first request");
         if wait_queue.sweep(now, first, forecast) {
             return self.poll(now);
         }

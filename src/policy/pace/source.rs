@@ -16,7 +16,7 @@ pub enum TurnSource {
         known: bool,
         /// Whether the start reserved for the next waiting request is due, or the turn is free.
         has_turn: bool,
-        /// Instances that want the key now, including this one.
+        /// Number of instances that want the key now, including this one.
         rivals: u32,
         /// The start reserved for the next waiting request. Nothing starts before it.
         reserved: Option<Instant>,
@@ -181,7 +181,11 @@ mod tests {
             (schedule.head_start(now + ms(200)), schedule.poll(now + ms(200))),
             (None, NextTurn::WaitUntil(lent))
         );
-        assert_eq!(schedule.head_start(lent), Some((ms(100), false)), "the lent request asks for the turn");
+        assert_eq!(
+            schedule.head_start(lent),
+            Some((ms(100), false)),
+            "the request to be lent a place asks for the turn"
+        );
         assert_eq!(schedule.poll(lent), NextTurn::WaitUntil(now + ms(3200)), "the arrival of the turn wakes the queue");
         schedule.follow(fleet(true, true));
         assert!(matches!(schedule.poll(lent), NextTurn::Start("lent", _)));

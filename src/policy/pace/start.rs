@@ -56,9 +56,9 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// The next place to lend. If `has_turn`, it goes to a client that has the fleet's turn or does not need it, otherwise to a client that
-    /// lacks the turn. No place is lent under a crawl-delay or a backoff, or before `part`, the next start in the time slices of a
-    /// partitioned instance.
+    /// The next place to lend: if `has_turn`, to a request that has the fleet's turn or does not need it, otherwise to a request that lacks
+    /// the turn. No place is lent under a crawl-delay, an adaptive gap or a backoff, or before `part`, the next start in the time slices of
+    /// a partitioned instance.
     pub(super) fn next_lent(&self, has_turn: bool, part: Option<Instant>) -> Option<LentPlace> {
         // Requests lack the turn only while they wait for another instance.
         let may_be = self.pending.is_none() && (has_turn || self.is_behind_another());

@@ -18,9 +18,9 @@ pub struct Terms {
     pub adaptive: Option<Adaptive>,
     /// When to pause the host.
     pub breaker: Option<Breaker>,
-    /// Upper limit of these delays and of a backoff.
+    /// Upper limit of `crawl_delay`, `group_delay`, `min_delay` and of a backoff.
     pub max_crawl_delay: Duration,
-    /// Maximum number of requests in flight while no crawl-delay or backoff is in force. Under either, the maximum is 1.
+    /// Maximum number of requests in flight while no crawl-delay, adaptive gap or backoff is in force. Under any of these, it is 1.
     pub max_concurrent: u32,
     /// Maximum time that the request may wait.
     pub max_wait: Duration,
@@ -57,7 +57,7 @@ impl Default for Terms {
     }
 }
 
-/// The answer to a request.
+/// The answer to a request for a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The request starts now.
@@ -85,7 +85,7 @@ pub enum NextTurn<W> {
     Idle,
 }
 
-/// Why a request may not wait, or not any longer.
+/// Why a request may not wait, or may not wait any longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The request would start after `max_wait`, namely in `retry_after`.

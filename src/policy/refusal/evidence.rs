@@ -80,7 +80,7 @@ impl fmt::Display for EntryEvidence {
         match term {
             None => write!(
                 f,
-                "{url} reserves this URL from the purpose `{purpose}`: entry {entry}, `\"location\": \"{location}\"`"
+                "{url} does not allow the purpose `{purpose}` for this URL: entry {entry}, `\"location\": \"{location}\"`"
             ),
             Some(term) => write!(
                 f,

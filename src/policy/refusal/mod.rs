@@ -28,7 +28,7 @@ pub enum Refusal {
         /// `None`: everything is disallowed without a rule (`on_unavailable: disallow` and the like).
         rule: Option<LineEvidence>,
     },
-    /// A preference in robots.txt (Content-Signal, Content-Usage) refuses the declared purpose.
+    /// A preference in robots.txt (Content-Signal, Content-Usage), or a group that names a purpose, refuses the declared purpose.
     UsageDisallowed {
         authority: Authority,
         product_tokens: Arc<str>,

@@ -21,14 +21,14 @@ impl Refusal {
             }
             Self::Disallowed { authority, product_tokens, rule: None } => write!(
                 f,
-                "{authority}/robots.txt is missing or denied, and is configured to disallow everything for {}",
+                "{authority}/robots.txt is missing or denied, which disallows everything for {}, as configured",
                 named(product_tokens)
             ),
             Self::UsageDisallowed { authority, product_tokens, purpose, preference } => {
                 let tokens = named(product_tokens);
                 write!(
                     f,
-                    "{authority}/robots.txt says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
+                    "{authority}/robots.txt disallows this URL for the purpose `{purpose}`, for {tokens}: {preference}"
                 )
             }
             Self::EntryReserved(evidence) => write!(f, "{evidence}"),
@@ -68,7 +68,7 @@ impl Refusal {
             }
             Self::Closed { authority, hours, .. } => write!(
                 f,
-                "{authority}/robots.txt allows crawling only during `Visit-time: {hours}` (UTC); it opens in {wait}"
+                "{authority}/robots.txt allows crawling only during `Visit-time: {hours}` (UTC); the site opens in {wait}"
             ),
             Self::QueueFull { .. } => {
                 write!(f, "too many requests are waiting for this host, in all, or of this user; try again in {wait}")
@@ -79,7 +79,7 @@ impl Refusal {
             Self::EgressDenied { why } => write!(f, "blocked by {why}"),
             Self::ClientDenied { why, .. } => write!(f, "this client is not allowed to use the proxy: {why}"),
             Self::AuthorityMismatch { connection, request } => {
-                write!(f, "the connection was opened for {connection}, the request inside it is for {request}")
+                write!(f, "the connection was opened for {connection}, but the request inside it is for {request}")
             }
             Self::BadRequest { detail } => write!(f, "the request is malformed: {detail}"),
             Self::NotAProxyRequest => f.write_str(
@@ -114,7 +114,7 @@ impl Refusal {
             Self::RulesTooComplex { rules } => write!(
                 f,
                 "comparing this URL with {rules} takes too many steps: the URL is very long or has many forms, or patterns \
-                 have many stars, match nearly, or are in thousands of groups. What cannot be compared is not allowed"
+                 have many stars, almost match, or are in thousands of groups. What cannot be compared is not allowed"
             ),
         }
     }

@@ -24,7 +24,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             disallowed(None),
             "robots-disallowed",
-            "https://example.com/robots.txt is missing or denied, and is configured to disallow everything for FooBot, Foo",
+            "https://example.com/robots.txt is missing or denied, which disallows everything for FooBot, Foo, as configured",
         ),
         (
             Refusal::UsageDisallowed {
@@ -39,7 +39,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
                 },
             },
             "usage-disallowed",
-            "https://example.com/robots.txt says no to the purpose `ai-train` of this URL for every crawler: line 3, \
+            "https://example.com/robots.txt disallows this URL for the purpose `ai-train`, for every crawler: line 3, \
              `Content-Usage: / train-ai=n`",
         ),
         (
@@ -94,7 +94,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
                 hours: VisitTime { from: 22 * 60, to: 6 * 60 + 5 },
             },
             "crawl-delay",
-            "https://example.com/robots.txt allows crawling only during `Visit-time: 2200-0605` (UTC); it opens in 1.1 s",
+            "https://example.com/robots.txt allows crawling only during `Visit-time: 2200-0605` (UTC); the site opens in 1.1 s",
         ),
         (
             Refusal::QueueFull { retry_after: Duration::from_secs(60) },
@@ -130,7 +130,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::AuthorityMismatch { connection: "https://a".into(), request: "https://b".into() },
             "authority-mismatch",
-            "the connection was opened for https://a, the request inside it is for https://b",
+            "the connection was opened for https://a, but the request inside it is for https://b",
         ),
         (
             Refusal::BadRequest { detail: "two Host fields".into() },
@@ -174,7 +174,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             Refusal::RulesTooComplex { rules: "https://example.com/robots.txt".into() },
             "rules-too-complex",
             "comparing this URL with https://example.com/robots.txt takes too many steps: the URL is very long or has many \
-             forms, or patterns have many stars, match nearly, or are in thousands of groups. What cannot be compared is not allowed",
+             forms, or patterns have many stars, almost match, or are in thousands of groups. What cannot be compared is not allowed",
         ),
     ] {
         assert_eq!((refusal.slug(), refusal.to_string().as_str()), (slug, sentence));

@@ -88,7 +88,7 @@ impl PageForm {
         let (mut lines, mut has_head) = (UsageLines::default(), self.shows_head());
         for (is_xml, text) in &texts {
             let seen = PageReading::new(&mut lines, product_tokens).html(text, false);
-            // A text with a zero byte may be in UTF-16. Read as UTF-16, its head may go on.
+            // A text with a zero byte may be in UTF-16, and its head may end later if it is read so.
             has_head &= seen.has_come && memchr::memchr(0, text).is_none();
             // Clients that run scripts treat `noscript` as text, which may end at another place, so that they may see other tags.
             if seen.differs_with_scripts(text) {
@@ -382,7 +382,6 @@ mod tests {
         assert_eq!(seen.read, Some(tag.len() - named.len() - "<p>".len()));
     }
 
-    /// The head is complete only if its end is recognised in every way of reading.
     #[test]
     fn head_is_complete_only_if_its_end_is_recognised_in_every_reading() {
         let has = |kind: &str, page: &str| read(&[page.as_bytes()], kind, &[]).unwrap().has_head;

@@ -3,6 +3,7 @@
 /// The state of a page's tags, read as by a client that runs no scripts.
 #[derive(Default)]
 pub(super) struct HeadSeen {
+    /// Whether all of the head has been read.
     pub has_come: bool,
     /// Number of bytes that were read. `None`: all.
     pub read: Option<usize>,

@@ -166,7 +166,7 @@ Disallow: /star
         assert_eq!((explained.allowed, said), (true, vec!["ai-train: line 7, `Disallow: /`".to_owned()]));
         let explained = explain(&file, &rules(&["ai-train"], TOKENS), &request, SystemTime::UNIX_EPOCH);
         assert!(!explained.allowed && explained.reason == "usage-disallowed", "{explained:?}");
-        let expected = "https://example.com/robots.txt says no to the purpose `ai-train` of this URL for No-Training: \
+        let expected = "https://example.com/robots.txt disallows this URL for the purpose `ai-train`, for No-Training: \
             line 7, `Disallow: /`";
         assert_eq!(explained.detail, expected);
     }

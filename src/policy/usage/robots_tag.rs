@@ -21,7 +21,7 @@ pub(super) struct RobotsTag {
     noarchive: bool,
     /// Bing: forbids training, and limits answers to title and snippet, even if `noarchive` is set.
     nocache: bool,
-    /// Whether a date or the whole value is malformed.
+    /// Whether a date, a member of the list or the whole value is malformed.
     pub(super) is_malformed: bool,
 }
 
@@ -154,8 +154,8 @@ fn without_case(value: &[u8]) -> Vec<u8> {
     value.iter().map(lower).collect()
 }
 
-/// Whether the name is one of the crawler's, or `*`, which names all crawlers in Robots-Tag. Sites that mix the forms write `*` in
-/// X-Robots-Tag too.
+/// Whether the name is one of the crawler's, or `*`, which names all crawlers in Robots-Tag. Sites that confuse the two fields write `*`
+/// in X-Robots-Tag too.
 fn is_named(name: &str, to: &Use<'_>) -> bool {
     name == "*" || to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name))
 }

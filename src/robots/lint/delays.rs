@@ -28,5 +28,5 @@ pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// The longest delay that the proxy keeps by default.
+/// The longest delay that the proxy obeys by default.
 const LONGEST: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! Finds groups that say less, or more, than they seem to (RFC 9309 §2.2.1). Pure.
+//! Finds groups whose effect is not what their text suggests (RFC 9309 §2.2.1). Pure.
 
 use std::collections::HashMap;
 
@@ -56,7 +56,8 @@ fn pace_between_agents(group: &[OutlineEntry], findings: &mut Findings<'_>) {
         );
         if agent.key == RecordKey::UserAgent && is_pace {
             let related = above.map(|entry| (entry, &entry.value, "these rules apply to this user agent too"));
-            let hint = "only rules end a group (RFC 9309 §2.2): put `Disallow:` above this line, or move the lines meant for all below it";
+            let hint = "only rules end a group (RFC 9309 §2.2): put `Disallow:` above this line, \
+                or the lines meant for both user agents below it";
             let message = "this user agent shares its rules with the one above";
             findings.warn("agents-joined", (agent, &agent.value), message, hint, related);
         }

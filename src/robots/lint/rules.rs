@@ -33,8 +33,8 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
 }
 
-/// Limit on the bytes that comparisons of a group's patterns with each other read: a fixed number, plus a number for each byte of the
-/// file. Without a limit, a file of 500 KiB could take minutes.
+/// Limit on the bytes that are read to compare the patterns of each group with each other, for all groups of a file: a fixed number, plus
+/// a number for each byte of the file. Without a limit, a file of 500 KiB could take minutes.
 const MOST_COMPARED: (usize, usize) = (4 << 20, 24);
 
 struct LintRule<'a> {
@@ -74,7 +74,7 @@ enum Why {
     Longer,
 }
 
-/// Finds rules that match the same paths as another rule, so that only one of both can decide.
+/// Finds rules that match the same paths as another rule, so that only one of the two can decide.
 fn equal_rules(rules: &[LintRule<'_>]) -> Vec<Dead> {
     let mut strongest: HashMap<(&[u8], bool), usize> = HashMap::new();
     let mut dead = Vec::new();

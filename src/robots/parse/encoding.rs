@@ -52,7 +52,7 @@ pub(crate) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     }
     let layout = match layouts(bytes).as_slice() {
         [] => match bytes {
-            // A byte order mark alone does not show that a text is UTF-16 (as in reppy).
+            // A byte order mark does not show that a text is UTF-16: a test of reppy has one before single-byte text.
             _ if has_key_in_bytes(bytes) => return Encoding::Bytes,
             [0xFF, 0xFE, rest @ ..] if has_letter(rest, 0) => Layout { width: 2, at: 0 },
             [0xFE, 0xFF, rest @ ..] if has_letter(rest, 1) => Layout { width: 2, at: 1 },

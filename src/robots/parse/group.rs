@@ -41,7 +41,7 @@ pub(crate) struct Groups {
     section_ended: bool,
 }
 
-/// A run of user-agent lines.
+/// A section: the group that it belongs to, and the pace that its lines ask for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) group: u32,

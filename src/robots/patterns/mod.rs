@@ -22,8 +22,8 @@ use text::{PatternPlace, PatternText};
 /// Compiled patterns. A look-up returns the greatest value of the patterns that match a path, as values are ordered by precedence.
 ///
 /// Patterns without a star are sorted literals: only the last literal that does not sort after the path, and the literals that are prefixes
-/// of it, can match. Patterns with stars are tried in descending order of value; if there are many, only patterns whose rarest three bytes
-/// occur in the path.
+/// of that literal, can match. Patterns with stars are tried in descending order of value; if there are many, only patterns whose rarest
+/// three consecutive bytes occur in the path.
 #[derive(Debug)]
 pub(crate) struct Patterns<T> {
     text: PatternText,

@@ -298,7 +298,7 @@ async fn explain_judges_by_purpose() {
     assert_eq!(
         text.stdout,
         format!(
-            "disallowed: {url}\n  for any crawler: https://example.com/robots.txt says no to the purpose `ai-train` of this URL \
+            "disallowed: {url}\n  for any crawler: https://example.com/robots.txt disallows this URL for the purpose `ai-train`, \
              for every crawler: line 3, `Content-Usage: /art train-ai=n`\n  --> {file}:3\n   |\n  3 | Content-Usage: /art \
              train-ai=n\n   |\n"
         )
