@@ -34,7 +34,7 @@ pub(super) struct CheckArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Show only the terms of this user of `access.users`
+    /// Show only the settings for this user of `access.users`
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Exit with 1 if there is any warning, or a line `override`, `replaced` or `set`
@@ -195,7 +195,10 @@ fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     told.say(&format!("HTTPS clients have to trust {}, valid until {until}", ca.path().display()));
     if let Some(next) = ca.next() {
         let until = next.until.date();
-        told.say(&format!("and {}.next, which replaces it after rotation, valid until {until}", ca.path().display()));
+        told.say(&format!(
+            "and {}.next, which `politely ca rotate --finish` puts in its place, valid until {until}",
+            ca.path().display()
+        ));
     }
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
         told.warn(Complaint::new(warning, ""));

@@ -145,8 +145,8 @@ impl UserMachine {
     }
 }
 
-/// Yields the steps of `outcomes` for each kind of store in `only`; for all kinds if `only` is empty. An error of `outcomes` is its only
-/// step: there is no store of this kind.
+/// Yields the steps of `outcomes` for each kind of store in `only`; for all kinds if `only` is empty. If `outcomes` fails, because there is
+/// no store of this kind, its error becomes the only step.
 fn steps(
     only: &[StoreKind],
     outcomes: impl Fn(StoreKind) -> Result<Vec<TrustOutcome>, TrustOutcome>,
