@@ -141,7 +141,7 @@ fn render_finding(name: &str, report: &LintReport, found: &Finding, renderer: &R
     renderer.render(&[group]) + "\n" + &renderer.render(&[hint])
 }
 
-/// The finding's line with the place underlined. If the place is far into a long line, only the part around it.
+/// The finding's line up to [`SHOWN`] columns after the place, which is underlined. No line if the place is after column [`LONGEST`].
 fn excerpt<'a>(
     name: &'a str,
     report: &LintReport,

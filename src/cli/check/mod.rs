@@ -159,8 +159,8 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
     Ok(format!("  records each decision in {shown}, and keeps the record for {keep} (evidence)\n"))
 }
 
-/// Checks that files can be created in a directory, or in the nearest existing one above it. `what`: what fails if they cannot, for the
-/// error. `key`: the key that names the directory.
+/// Checks that files can be created in a directory, or in the nearest existing one above it. `what`: the consequence if they cannot, for
+/// the error. `key`: the key that names the directory.
 fn check_writable(settings: &Settings, directory: &Path, what: &str, key: &str) -> Result<(), UnusableFile> {
     let is_open = |there: PathBuf| {
         let open = access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);

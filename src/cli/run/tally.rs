@@ -1,4 +1,4 @@
-//! Counts a run's refusals: by rule, and refusals because the wait would be too long.
+//! Counts a run's refusals: by rule, and those because of too long a wait, a private address or a port.
 
 use crate::gate::Reported;
 use crate::policy::{EgressReason, EntryEvidence, Refusal, is_background};

@@ -92,7 +92,7 @@ impl UserMachine {
         let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
         let mut path: Vec<PathBuf> =
             env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
-        // Debian omits these directories for users, who must be told that root is needed, not that a tool is missing.
+        // Debian leaves these directories out of a user's PATH. The user must be told that root is needed, not that a tool is missing.
         path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
         Self {
             root: PathBuf::from("/"),
