@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Sends a request; returns the status and the body, of at most `most` bytes. `patience`: the time from connecting to the answer's end.
+/// Sends a request; returns the status and the body, of at most `most` bytes. `patience`: maximum time for the answer, once connected.
 pub(super) fn exchange(
     address: SocketAddr,
     request: &[u8],

@@ -141,7 +141,7 @@ fn render_finding(name: &str, report: &LintReport, found: &Finding, renderer: &R
     renderer.render(&[group]) + "\n" + &renderer.render(&[hint])
 }
 
-/// The finding's line with the place underlined. If the place is far into a long line, only the part around it.
+/// The finding's line up to [`SHOWN`] columns after the place, which is underlined. No line if the place is after column [`LONGEST`].
 fn excerpt<'a>(
     name: &'a str,
     report: &LintReport,
@@ -163,7 +163,8 @@ fn excerpt<'a>(
     Snippet::source(line).path(name).line_start(place.line as usize).annotation(kind.span(span).label(label)).into()
 }
 
-/// Column beyond which a finding is shown without its line. The parser ignores the rest of a line after 16 KiB.
+/// Column beyond which a finding is shown without its line. Only a line with NULs can have findings there: the parser starts
+/// anew after each NUL, and ignores what is more than 16 KiB after the start.
 const LONGEST: u32 = 20_000;
 /// Maximum number of columns shown after the place.
 const SHOWN: u32 = 500;

@@ -63,7 +63,7 @@ pub(super) fn inert(text: &str) -> String {
     escaped(text, |c, inert| inert.extend(c.escape_unicode()))
 }
 
-/// Lets `escape` write the invisible characters, except for line ends.
+/// Copies text, but lets `escape` write the invisible characters, except for line ends.
 fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

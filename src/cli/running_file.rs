@@ -61,12 +61,13 @@ impl Drop for RunningFile {
     }
 }
 
-/// The directory of these files.
+/// The directory of all running files.
 pub(super) fn directory() -> PathBuf {
     state_directory().join("running")
 }
 
-/// A name for the configuration file, independent of the path that leads to it.
+/// The name of the running file: a digest of the configuration file's absolute path, whatever the current directory. Symbolic links are
+/// not resolved.
 fn name(config: Option<&Path>) -> String {
     let Some(path) = config else { return String::from("default.json") };
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

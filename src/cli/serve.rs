@@ -130,7 +130,7 @@ fn write_running_file(running: &Running, config: Option<&Path>) -> Option<Runnin
         RunningProxy { admin: running.admin_address()?, token }.announce(&running_file::directory(), config);
     announced
         .inspect_err(|error| {
-            tracing::warn!("`politely status` and `reload` can find this proxy only by its configuration: {error}");
+            tracing::warn!("cannot store the admin address for `politely status` and `reload`, so they use the configured one: {error}");
         })
         .ok()
 }

@@ -57,7 +57,7 @@ fn text(status: &Value) -> String {
         let _ = writeln!(out, "warning: {what} ({at}): {}", inert(&error));
     }
     if let Some(via) = status["via"].as_str() {
-        let _ = writeln!(out, "in Via: {}", inert(via));
+        let _ = writeln!(out, "name in Via: {}", inert(via));
     }
     if let Some(agent) = status.pointer("/signature/agent").and_then(Value::as_str) {
         let key = status.pointer("/signature/key").map_or_else(String::new, word);
@@ -94,7 +94,7 @@ fn text(status: &Value) -> String {
     if status["cache"]["up"] == true || is_failing {
         let _ = writeln!(
             out,
-            "cache: {}, {} of {} MiB; {} answered, {} confirmed by the site, {} not in it",
+            "cache: {}, {} of {} MiB; {} hits, {} revalidated, {} misses",
             counted(number("/cache/entries"), "page"),
             number("/cache/bytes") >> 20,
             number("/cache/max_bytes") >> 20,
@@ -224,7 +224,7 @@ mod tests {
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
             "fleet: 3 instances, 1 missing\n",
-            "cache: 3 pages, 5 of 10 MiB; 4 answered, 0 confirmed by the site, 9 not in it\n",
+            "cache: 3 pages, 5 of 10 MiB; 4 hits, 0 revalidated, 9 misses\n",
             "1 authority, 1 different file, 2 KiB",
             "budget of user=alice: 7 of 10 requests in the current day\n",
             "budget of host=b.example: 1.5 of 2MiB in the current hour\n",

@@ -110,7 +110,7 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Ve
 
 /// The polite values of a key, which are not overrides, besides the default and `null`.
 enum Polite {
-    /// These words.
+    /// Each of these words.
     Also(&'static [&'static str]),
     /// Durations or numbers below the default.
     UpTo,

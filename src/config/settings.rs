@@ -132,7 +132,7 @@ impl Settings {
         }
     }
 
-    /// The `User-Agent` that replaces the one of this user's clients. `None`: the clients' own is sent.
+    /// The `User-Agent` to send instead of the one in this user's requests. `None`: the requests keep their own.
     pub fn user_agent<'a>(&'a self, user: Option<&'a User>) -> Option<&'a str> {
         user.and_then(|user| user.user_agent.as_deref()).or(self.identity.user_agent.as_deref())
     }

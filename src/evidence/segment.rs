@@ -58,8 +58,8 @@ impl Stored {
         self.path.with_added_extension(COMPRESSED)
     }
 
-    /// Replaces the segment by its compressed file, which takes a tenth of the space. A file that already has that name must have the same
-    /// content.
+    /// Replaces the segment by its compressed file, which takes about a twelfth of the space. A file that already has that name must have
+    /// the same content.
     pub fn compress(&self) -> io::Result<()> {
         let whole = self.compressed_path();
         if whole.symlink_metadata().is_ok() && !self.is_unpacked(&whole).unwrap_or(false) {

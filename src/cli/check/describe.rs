@@ -53,7 +53,7 @@ pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told
     if let Some(url) = settings.fleet.paces() {
         let loss = match settings.on_fleet_loss {
             OnFleetLoss::Local => match settings.fleet.instances {
-                Some(instances) => format!("each instance keeps to its share, as one of {instances} or more"),
+                Some(instances) => format!("each instance keeps to its share, as one of at least {instances}"),
                 None => {
                     "each instance keeps to its share among the instances it has seen, and refuses if it has seen none"
                         .into()

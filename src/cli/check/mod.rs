@@ -34,7 +34,7 @@ pub(super) struct CheckArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Show only the terms of this user of `access.users`
+    /// Show only the settings for this user of `access.users`
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Exit with 1 if there is any warning, or a line `override`, `replaced` or `set`
@@ -159,8 +159,8 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
     Ok(format!("  records each decision in {shown}, and keeps the record for {keep} (evidence)\n"))
 }
 
-/// Checks that files can be created in a directory, or in the nearest existing one above it. `what`: what fails if they cannot, for the
-/// error. `key`: the key that names the directory.
+/// Checks that files can be created in a directory, or in the nearest existing one above it. `what`: the consequence if they cannot, for
+/// the error. `key`: the key that names the directory.
 fn check_writable(settings: &Settings, directory: &Path, what: &str, key: &str) -> Result<(), UnusableFile> {
     let is_open = |there: PathBuf| {
         let open = access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
@@ -195,7 +195,10 @@ fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     told.say(&format!("HTTPS clients have to trust {}, valid until {until}", ca.path().display()));
     if let Some(next) = ca.next() {
         let until = next.until.date();
-        told.say(&format!("and {}.next, which replaces it after rotation, valid until {until}", ca.path().display()));
+        told.say(&format!(
+            "and {}.next, which `politely ca rotate --finish` puts in its place, valid until {until}",
+            ca.path().display()
+        ));
     }
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
         told.warn(Complaint::new(warning, ""));

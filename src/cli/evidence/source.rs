@@ -43,7 +43,8 @@ pub fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
     };
     CommandError::usage(
         what,
-        "it is a directory with files such as 00000001-20261122T183000Z.jsonl, readable only by the proxy's user",
+        "name a directory with files such as 00000001-20261122T183000Z.jsonl, and run this as root or the proxy's user, as no other \
+         user can read them",
     )
 }
 

@@ -33,7 +33,7 @@ pub(super) struct ExplainArgs {
     /// What the content is for, such as `ai-train`; may be given several times [default: identity.purpose]
     #[arg(long = "purpose", value_name = "P", value_parser = Purpose::parse)]
     purposes: Vec<Purpose>,
-    /// Judge by the terms of this user of `access.users`
+    /// Decide as for a request of this user of `access.users`
     #[arg(long, value_name = "NAME", conflicts_with = "at")]
     user: Option<String>,
     /// Use this file instead of fetching one; `-` is standard input

@@ -114,7 +114,7 @@ fn has_same_crawler_and_use(decision: &Decision, explanation: &Explanation) -> b
     decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens
 }
 
-/// Explains why the verdict in the URL's last record differs from the one that is judged now. `None`: both agree.
+/// Explains why the verdict in the URL's last record differs from the verdict judged now. `None`: both agree.
 fn explain_difference(explanation: &Explanation, past: &Past) -> Option<String> {
     let last @ Found { decision, .. } = past.last.last()?;
     let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);

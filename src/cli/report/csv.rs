@@ -6,8 +6,8 @@ use crate::rfc3339;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes all records to standard output, one at a time, and verifies the chain. The outer result is an error of reading the evidence, the
-/// inner one an error of writing.
+/// Writes all records to standard output, one at a time, and verifies the chain. Outer `Err`: the evidence cannot be read. Inner `Err`: the
+/// output cannot be written.
 pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Result<Verified>, ReadError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut written = writeln!(out, "{}", COLUMNS.map(|(name, _)| name).join(","));

@@ -53,7 +53,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     );
     out.push_str("## 2.3. Data crawled and scraped from online sources\n\n");
     let behaviour = format!(
-        "robots.txt (RFC 9309) was read before each site was asked, and obeyed, but for overrides of the operator: {}. Of {}: {}. \
+        "robots.txt (RFC 9309) was read before each site was asked, and obeyed, except for the operator's overrides: {}. Of {}: {}. \
          {} brought content (answers 2xx, and tunnels): {}; {} had not changed since an earlier fetch (304). \
          Captchas, paywalls and logins: {PLACEHOLDER}",
         joined(set.into_iter().collect()),

@@ -110,8 +110,8 @@ impl BypassWatch {
     }
 }
 
-/// Connects to the proxy that our environment names, if it is on this machine: it may be the proxy of an outer `politely run`, which
-/// then knows that its command uses the proxy.
+/// Connects to the proxy that our environment names, if it is on this machine. It may be the proxy of an outer `politely run`, which
+/// learns by the connection that its command uses the proxy.
 pub(super) fn knock(proxy: &str) {
     let address = proxy.strip_prefix("http://").and_then(|rest| rest.trim_end_matches('/').parse::<SocketAddr>().ok());
     if let Some(address) = address.filter(|address| address.ip().is_loopback()) {

@@ -29,8 +29,8 @@ impl TrustDirectory {
             let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let path = made.path().join(LOCK);
             let lock = open_own(File::options().read(true).write(true).create_new(true).mode(0o600), &path)?;
-            // Another run may have removed the directory before it was locked, taking it for left over: tries again. Some file systems have
-            // no locks.
+            // Another run may have removed the directory before it was locked, as one left by a killed run; if so, tries again. A
+            // file system without locks is no reason to try again.
             if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) || !is_same(&lock, &path) {
                 continue;
             }

@@ -102,7 +102,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     // Signals are caught before anything is created that must be removed at the end.
     let mut signals = catch()?;
     let directory = files::directory()?;
-    // Dropped at the end of this function, which removes the authority from the databases.
+    // Dropped at the end of this function, which removes the authority from the browsers' certificate databases.
     let _loan = lend(&ca, program);
     if let Some(code) = interrupted_exit_code() {
         return Ok(code);
@@ -140,7 +140,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
         equip(&mut command, proxy)?;
         // SAFETY: the closure only makes one system call, and an error from a number.
         unsafe { command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?)) };
-        // `command` owns our copy of the child's end, and closes it when dropped.
+        // `command` owns our copy of the supervisor's end of the control socket, and closes it when dropped.
         command.spawn().map_err(|error| {
             let hint = match error.kind() {
                 io::ErrorKind::NotFound => "check that /proc is mounted",

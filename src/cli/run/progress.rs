@@ -81,7 +81,7 @@ impl Progress {
 fn line(held: &HeldRequest, counts: &Counts, width: usize) -> String {
     let HeldRequest { authority, reason, since, left, waiting, .. } = held;
     let host = authority.host_header();
-    let each = |gap: Duration| format!("1 page each {} s", gap.as_secs_f32());
+    let each = |gap: Duration| format!("1 page every {} s", gap.as_secs_f32());
     let next = left.map_or(format!("{} s so far", since.as_secs()), |left| format!("next in {} s", left.as_secs() + 1));
     let (first, then) = match (*reason, reason.gap(), left, waiting) {
         (HeldFor::Gap(gap), _, _, 0 | 1) => (format!("{} at {host}", each(gap)), next),
@@ -105,7 +105,7 @@ fn line(held: &HeldRequest, counts: &Counts, width: usize) -> String {
     line
 }
 
-/// Minimum wait that is shown.
+/// How long a request is held before it is shown.
 pub(super) const HELD_LONG: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(500);
 const PRINT_INTERVAL: Duration = Duration::from_secs(10);
@@ -134,12 +134,12 @@ mod tests {
         let (none, all) = (Counts::default(), usize::MAX);
         let some = Counts { forwarded: 12, refused: [("robots-disallowed", 3)].into(), ..Counts::default() };
         let told = "politely: about 8 min for 16 waiting at a.example";
-        let pace = "1 page each 30 s, next in 27 s";
+        let pace = "1 page every 30 s, next in 27 s";
         assert_eq!(line(&one, &some, all), format!("{told}, {pace}, 12 done, 3 refused"));
         assert_eq!(line(&one, &none, all), format!("{told}, {pace}"));
         assert_eq!(line(&one, &some, 79), format!("{told}, 12 done, 3 refused"), "parts that do not fit are left out");
         let alone = HeldRequest { waiting: 1, ..one.clone() };
-        let each = "politely: 1 page each 30 s at a.example, next in 27 s, 12 done, 3 refused";
+        let each = "politely: 1 page every 30 s at a.example, next in 27 s, 12 done, 3 refused";
         assert_eq!(line(&alone, &some, 79), each);
         for (waiting, about) in [(4, "about 117 s for 4 "), (1000, "about 8 h 20 min for 1000 ")] {
             let line = line(&HeldRequest { waiting, ..one.clone() }, &none, 79);

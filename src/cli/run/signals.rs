@@ -21,7 +21,7 @@ pub(super) fn catch() -> io::Result<SignalSet> {
     let heard = others.filter(|kind| !is_ignored(kind.as_raw_value()));
     let kinds: Vec<_> = STOP.into_iter().chain(heard).collect();
     let signals = SignalSet::catch(&kinds)?;
-    // A signal that asks to end must not be lost if it arrives before the command is started.
+    // A termination signal must not be lost if it arrives before the command is started.
     for signal in kinds.into_iter().filter(|kind| is_to_end(*kind)).map(|kind| kind.as_raw_value()) {
         // SAFETY: a store to an atomic may be done in any signal handler.
         unsafe { signal_hook_registry::register(signal, move || ENDED_BY.store(signal, Ordering::Relaxed)) }?;
@@ -29,13 +29,13 @@ pub(super) fn catch() -> io::Result<SignalSet> {
     Ok(signals)
 }
 
-/// The exit code, if a signal that asks to end has arrived, even before the command was started.
+/// The exit code, if a termination signal has arrived, even before the command was started.
 pub(super) fn interrupted_exit_code() -> Option<ExitCode> {
     let signal = ENDED_BY.load(Ordering::Relaxed);
     (signal != 0).then(|| ExitCode::from(exit_code(None, Some(signal))))
 }
 
-/// Runs in the child before exec, while the child still has our signal handlers. Fails if a signal that asks to end has arrived.
+/// Runs in the child before exec, while the child still has our signal handlers. Fails if a termination signal has arrived.
 pub(super) fn end_if_interrupted() -> io::Result<()> {
     match ENDED_BY.load(Ordering::Relaxed) {
         0 => Ok(()),
@@ -58,7 +58,7 @@ pub(super) fn pass_on(control: &Control, kind: SignalKind) {
     }
 }
 
-/// Whether the signal ends a command that does not handle it.
+/// Whether this is a termination signal: SIGINT, SIGQUIT, SIGTERM or SIGHUP.
 pub(super) fn is_to_end(kind: SignalKind) -> bool {
     STOP.contains(&kind) || kind == SignalKind::hangup()
 }

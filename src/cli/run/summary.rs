@@ -270,7 +270,7 @@ fn sufficient_max_wait(max_wait: Duration, longest_wait: Duration) -> String {
     }
 }
 
-/// Texts of `tls_words`, and of `upstream::wide` (OpenSSL), for an unknown authority.
+/// The error texts for an unknown authority, from `tls_words` and, for OpenSSL, `upstream::wide`.
 const UNTRUSTED: [&str; 3] = [
     "the certificate is a CA certificate",
     "the certificate's issuer is not trusted",

@@ -1,4 +1,4 @@
-//! Counts a run's refusals: by rule, and refusals because the wait would be too long.
+//! Counts a run's refusals: by rule, and those because of too long a wait, a private address or a port.
 
 use crate::gate::Reported;
 use crate::policy::{EgressReason, EntryEvidence, Refusal, is_background};
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// The rules that refused most requests, in descending order.
+    /// The rules that refused the most requests, in descending order.
     pub fn top(&self, most: usize) -> Vec<(&RuleTally, &RuleUse)> {
         let mut all: Vec<_> = self.rules.iter().collect();
         all.sort_by(|(a, more), (b, less)| less.requests.cmp(&more.requests).then(a.cmp(b)));
@@ -138,7 +138,7 @@ impl RuleTally {
             Refusal::Closed { authority, hours, .. } => {
                 (authority.robots_url(), None, format!("Visit-time: {hours} (UTC)"))
             }
-            // Other refusals are not decided by a rule (`proxy::evidence` lists them).
+            // Other refusals are not decided by a rule.
             _ => return None,
         };
         Some(RuleTally { file: file.into(), line, text: text.into() })

@@ -1,5 +1,5 @@
-//! Restrictions for an isolated command: no capabilities, and no gaining of capabilities by set-user-id programs; no inherited descriptors
-//! that lead out; no sockets of families that network namespaces do not separate; no kernel keyrings; no tracing of its supervisor.
+//! Restrictions for an isolated command. It has no capabilities and cannot gain any from set-user-id programs. It inherits no descriptors
+//! that lead out of its namespaces. It cannot use what namespaces do not separate: vsock, kernel keyrings, input into the terminal.
 
 use super::namespaces::is_in_them;
 use super::processes::checked;
@@ -13,8 +13,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// Closes inherited descriptors beyond standard input and outputs, except files, pipes and harmless devices: an inherited socket, namespace
-/// or process descriptor would be a way out, and so would a directory, from which one gets to the mounts outside, and their /proc.
+/// Closes inherited descriptors beyond standard input and outputs, except files, pipes and harmless devices. An inherited socket, namespace
+/// or process descriptor would be a way out. So would a directory: relative paths lead from it to the mounts outside, such as their /proc.
 pub(super) fn close_descriptors() -> io::Result<()> {
     let open: Vec<_> = fs::read_dir("/proc/self/fd")?.collect::<io::Result<_>>()?;
     let numbers = open.iter().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -88,7 +88,7 @@ struct Calls {
     audit: u32,
     socket: u32,
     ioctl: u32,
-    /// `add_key`; `request_key` and `keyctl` follow it.
+    /// The number of `add_key`. The next two are `request_key` and `keyctl`.
     keys: u32,
     /// The multiplexed socket call, whose arguments hide the family from the filter.
     socketcall: Option<u32>,

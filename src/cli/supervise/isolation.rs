@@ -1,5 +1,5 @@
-//! `politely run --isolate`: the command runs in a separate network from which only the proxy's socket leads out, and without means of
-//! opening another: no capabilities, and no other processes visible. The socket is opened inside and passed to the proxy outside.
+//! `politely run --isolate`: the command runs in a separate network, from which only the proxy's socket leads out. The socket is opened
+//! inside and passed to the proxy outside. The command cannot open another way out: it has no capabilities, and sees no processes outside.
 
 use super::super::hand_over::{INSIDE, hand_over};
 use super::bounds;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration) -> Result<Option<u8>, CommandError> {
     std::env::current_dir()
         .map_err(|error| failed(&error, "the current directory was deleted: run the command in another directory"))?;
-    // In the namespaces, /proc shows another user with all capabilities.
+    // Made before entering: in the new namespaces, /proc would show a user with all capabilities.
     let hint = hint(Path::new("/proc"));
     namespaces::enter().map_err(|error| failed(&error, &hint))?;
     // When process 1 of a namespace ends, all others in it are killed.
@@ -73,8 +73,8 @@ fn bind(control: &UnixStream) -> io::Result<()> {
     hand_over(control, &TcpListener::bind(INSIDE)?)
 }
 
-/// Whether this process runs inside a `run --isolate`. The proxy of that run, a process outside that /proc does not show, paces all
-/// requests from here.
+/// Whether this process runs inside a `run --isolate`. That run's proxy paces all requests from here, but runs outside, where /proc does
+/// not show it.
 pub(in crate::cli) fn is_isolated() -> bool {
     if process::id() == 1 {
         // This is the first process of an isolation that is being set up.

@@ -1,5 +1,5 @@
 //! The supervisor between `politely run` and its command: passes signals on, tracks every process that the command starts, and ends all
-//! of them, whatever ends first: the command, `run`, or a time limit.
+//! of them once the command or `run` has ended.
 //!
 //! On a terminal, the supervisor and the command stay in the process group of `run`, so that the terminal treats them as it would treat the
 //! command alone; elsewhere the two form a separate group. Signals sent to `run` are passed through a socket, one byte each. When `run`
@@ -140,7 +140,7 @@ impl Supervisor<'_> {
     }
 
     fn ask_to_end(&self, left: &[Descendant]) -> EndStage {
-        self.report_leftovers(left, "outlived the command, and is told to end");
+        self.report_leftovers(left, "outlived the command; told to end (SIGTERM)");
         for process in left {
             send(process.pid, Signal::TERM);
             send(process.pid, Signal::CONT);
@@ -148,12 +148,12 @@ impl Supervisor<'_> {
         EndStage::Told(Instant::now() + ONCE_TOLD)
     }
 
-    /// Kills the leftover processes, and continues in the next stage.
+    /// Reports the leftover processes. Returns the stage in which [`next_stage`](Self::next_stage) kills them.
     fn kill(&self, stage: EndStage, left: &[Descendant]) -> EndStage {
         if matches!(stage, EndStage::Killed(_)) {
             return stage;
         }
-        self.report_leftovers(left, "outlived the command, and is killed");
+        self.report_leftovers(left, "outlived the command; killed (SIGKILL)");
         EndStage::Killed(Instant::now() + UNKILLABLE)
     }
 
@@ -261,8 +261,8 @@ mod tests {
     #[test]
     fn message_about_leftover_processes_fits_into_one_pipe_write() {
         let said =
-            |program: &str| String::from_utf8(leftover_message(program.as_ref(), "sleep (7)", "is killed")).unwrap();
-        assert_eq!(said("sh"), "politely: sh left behind: sleep (7): is killed\n");
+            |program: &str| String::from_utf8(leftover_message(program.as_ref(), "sleep (7)", "killed")).unwrap();
+        assert_eq!(said("sh"), "politely: sh left behind: sleep (7): killed\n");
         for letter in ["x", "é", "\u{1b}"] {
             let long = said(&letter.repeat(5000));
             assert!(long.len() <= libc::PIPE_BUF && long.ends_with('\n'), "{long}");

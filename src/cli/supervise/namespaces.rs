@@ -39,7 +39,7 @@ fn join(with_users: bool) -> io::Result<()> {
     if user.is_root() && join_with_all_ids().is_ok() {
         return Ok(());
     }
-    // After a failed attempt, the process is already in a new user namespace, which has no map.
+    // A failed attempt above may have left the process in a new user namespace with an empty map: uses that namespace.
     if fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.is_empty()) {
         unshare(libc::CLONE_NEWUSER | OTHERS)?;
     }

@@ -28,8 +28,8 @@ pub(super) fn send(pid: Pid, signal: Signal) {
     let _ = kill_process(pid, signal);
 }
 
-/// Moves this process to a process group of its own, unless there is a terminal, whose signals need the shared group. Then the command
-/// cannot signal the processes of the outer group, and gets signals to that group only once, from `run`.
+/// Moves this process to a process group of its own, unless there is a terminal, whose signals need the shared group. From its own group,
+/// the command cannot signal the processes of the outer group, and it gets signals to the outer group only once, from `run`.
 pub(super) fn leave_group() -> io::Result<()> {
     if fs::File::open("/dev/tty").is_err() {
         rustix::process::setpgid(None, None)?;

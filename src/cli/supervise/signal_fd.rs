@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, FromRawFd};
 use std::time::Duration;
 
-/// Blocked signals, which do not end this process any more.
+/// Signals that are blocked, so that they do not end this process, and are read from a descriptor instead.
 pub(super) struct SignalFd {
     file: File,
     /// The signals that were blocked before.
@@ -58,8 +58,8 @@ impl SignalFd {
         poll(&mut both, time.as_ref()).is_ok() && both.get(1).is_some_and(|other| !other.revents().is_empty())
     }
 
-    /// The signals that have arrived, and whether the terminal sent each, in which case all processes of the group got it. Reads each
-    /// kind once, so that a flood of signals cannot block the caller.
+    /// The signals that have arrived, and whether the terminal sent each, in which case all processes of the group got it. Reads no
+    /// more signals than there are kinds, so that a flood of signals cannot block the caller.
     pub fn read(&self) -> Vec<(Signal, bool)> {
         let mut all = Vec::new();
         let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];

@@ -15,7 +15,7 @@ pub(super) struct JavaKeystore {
 
 impl JavaKeystore {
     /// # Errors
-    /// There is no Java here, or only a part of it.
+    /// Java is not installed, or lacks keytool.
     pub fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
         let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
         let keytool = homes.or_else(|| machine.tool("keytool"));

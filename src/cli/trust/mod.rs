@@ -92,7 +92,7 @@ impl UserMachine {
         let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
         let mut path: Vec<PathBuf> =
             env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
-        // Debian omits these directories for users, who must be told that root is needed, not that a tool is missing.
+        // Debian leaves these directories out of a user's PATH. The user must be told that root is needed, not that a tool is missing.
         path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
         Self {
             root: PathBuf::from("/"),
@@ -145,8 +145,8 @@ impl UserMachine {
     }
 }
 
-/// Yields the steps of `outcomes` for each kind of store in `only`; for all kinds if `only` is empty. An error of `outcomes` is its only
-/// step: there is no store of this kind.
+/// Yields the steps of `outcomes` for each kind of store in `only`; for all kinds if `only` is empty. If `outcomes` fails, because there is
+/// no store of this kind, its error becomes the only step.
 fn steps(
     only: &[StoreKind],
     outcomes: impl Fn(StoreKind) -> Result<Vec<TrustOutcome>, TrustOutcome>,

@@ -204,7 +204,7 @@ pub(super) fn is_database(directory: &Path) -> bool {
     directory.join(DATABASE).is_file()
 }
 
-/// Chromium's databases. `may_make`: if there are none, the one to create: every version uses `~/.pki/nssdb` if it exists.
+/// Chromium's databases. `may_make`: if there are none, includes the one to create, `~/.pki/nssdb`, which every version uses if it exists.
 fn chromium(machine: &UserMachine, home: &Path, may_make: bool) -> Vec<PathBuf> {
     let data = machine.data.clone().unwrap_or_else(|| home.join(".local/share"));
     let all = CHROMIUM.map(|directory| home.join(directory)).into_iter().chain([data.join("pki/nssdb")]);

@@ -60,7 +60,7 @@ fn is_ours(name: &str) -> bool {
     mark.len() == 8 && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The entry's name that the page at `intercept.setup_host` advises.
+/// The name that the setup page (at `intercept.setup_host`) recommends for the entry.
 const COMMON: &str = "politely";
 /// Prefix of the entries' names, before the authority's mark.
 pub(super) const PREFIX: &str = "politely-";

@@ -156,7 +156,7 @@ fn uninstall_removes_all_our_authorities_and_nothing_else() {
     assert!(told.starts_with("error: java: /bin/keytool cannot change its keystore: password was incorrect"), "{told}");
 }
 
-/// The page at `intercept.setup_host` advises the name `politely`, which others may use, too.
+/// The setup page (at `intercept.setup_host`) recommends the name `politely`, which others may use, too.
 #[test]
 fn uninstall_removes_an_entry_named_politely_only_if_it_is_this_authority() {
     let fake = Fake::new();

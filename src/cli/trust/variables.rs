@@ -29,11 +29,11 @@ pub(in crate::cli) struct TrustFiles<'a> {
 /// An entry of NO_PROXY that makes Chromium use the proxy even for this machine. Other clients ignore the entry.
 const NOT_EVEN_LOOPBACK: &str = "<-loopback>";
 
-/// Variables for an environment.
+/// Environment variables: name and value.
 pub(in crate::cli) type Variables = Vec<(&'static str, OsString)>;
 
-/// Hosts to be reached without the proxy: this machine, where drivers control browsers, and which the proxy refuses; none if
-/// `egress.allow` opens this machine.
+/// Hosts to be reached without the proxy: this machine, which the proxy refuses, and where drivers such as chromedriver control browsers.
+/// None if `egress.allow` opens this machine.
 pub(in crate::cli) fn direct(settings: &Settings) -> &'static str {
     let opens = |network: &Network| network.0.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST));
     if settings.egress.allow.iter().any(opens) { "" } else { "localhost,127.0.0.1,::1" }
@@ -92,8 +92,8 @@ impl TrustFiles<'_> {
         append_once(set, " ", &ours)
     }
 
-    /// Writes a wgetrc with the user's settings and our bundle, as wget with GnuTLS reads its roots from no variable. wget prefers the
-    /// proxy of a wgetrc to the proxy of a variable, and later settings to earlier ones.
+    /// Writes a wgetrc with the user's settings and our bundle, as no variable names the roots of a wget built with GnuTLS. wget prefers
+    /// the proxy of a wgetrc to the proxy of a variable, and later settings to earlier ones.
     fn wget(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
         let theirs = set.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
         let mut ours = [b"ca_certificate = ", bundle.as_os_str().as_bytes(), b"\n"].concat();
@@ -182,12 +182,13 @@ fn playwright(directory: &Path, ca_pem: &str, set: Option<OsString>) -> Option<O
     Some(file.into())
 }
 
-/// Permissions of a file: the user's settings may contain a password; the rest is for all, as `run`'s command may become another user.
+/// Permissions of a file. The user's settings may contain a password; everybody may read other files, as `run`'s command may become another
+/// user.
 fn mode(is_secret: bool) -> u32 {
     if is_secret { 0o600 } else { 0o644 }
 }
 
-/// Appends once, even if called repeatedly.
+/// Appends `ours` to `set`, unless `set` already contains it.
 fn append_once(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
     match set {
         None => ours.into(),

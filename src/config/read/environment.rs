@@ -64,7 +64,7 @@ pub(in crate::config) fn variables(
         };
         let key = keys.to_ascii_lowercase().replace("__", ".");
         match unknown(all_keys, &key) {
-            // A value that is not UTF-8 is reported when the value is read.
+            // Where a value is not UTF-8, it gets replacement characters, which most keys refuse.
             None => variables.push(KeyArgument { value: value.to_string_lossy().into_owned(), name, key }),
             Some(hint) => {
                 let hint = if is_service_link(keys) { SERVICE_LINK.to_owned() } else { hint };

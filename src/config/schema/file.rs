@@ -90,7 +90,7 @@ pub struct IdentitySettings {
     pub user_agent: Option<String>,
     /// The purposes for which fetched pages are used, in the vocabulary of `Content-Signal` and `Content-Usage`.
     pub purpose: Vec<Purpose>,
-    /// The names of purposes in robots.txt.
+    /// The names by which groups of a robots.txt stand for a purpose, such as `Google-Extended` for `ai-train`.
     pub policy_tokens: PolicyTokens,
     /// The name of this instance in `Via`. `None`: a name that is generated once and stored.
     pub instance: Option<InstanceName>,

@@ -1,4 +1,4 @@
-//! `identity.policy_tokens`: the names of purposes in robots.txt.
+//! `identity.policy_tokens`: the names by which groups of a robots.txt stand for a purpose, such as `Google-Extended` for `ai-train`.
 
 use std::collections::BTreeMap;
 

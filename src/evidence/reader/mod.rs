@@ -116,8 +116,8 @@ impl Tail {
                     line.clone_into(tail.last.get_or_insert_default());
                 }
                 Err(error) => match error {
-                    // After a power failure, the file may end with zeros, where it had grown but was not written. They count as an
-                    // incomplete line of any length.
+                    // After a power failure, the file may end with zeros, if it had grown but its new part was not written. The zeros
+                    // count as an incomplete line of any length.
                     ReadError::Torn | ReadError::TooLong if lines.ends_here()? => tail.torn.clone_from(&lines.line),
                     error => return Err(error),
                 },

@@ -127,8 +127,8 @@ struct Walk {
     synced: Option<Hash>,
     /// Whether the line `synced` was read. Lines after it may be missing, which is not a fault, as the chain itself records the loss.
     may_end: bool,
-    /// Whether lines may be missing before this place. Until the second line of the next segment, which records the loss, no line counts as
-    /// an anchor, as an anchor's hash vouches for all lines before it.
+    /// Whether lines may be missing before this place. If so, finding a line does not confirm an anchor, as the anchor's hash vouches for
+    /// all lines before it. This ends at the second line of the next segment, which records the loss.
     is_after_gap: bool,
     /// Heads that must be in the chain and were not found yet.
     anchors: HashSet<Hash>,
@@ -213,7 +213,8 @@ impl Walk {
         match line {
             1 if segment == 1 => self.fault(1, Some(1), "the chain does not begin here: earlier lines were removed"),
             1 => self.fault(segment - 1, None, format!(
-                "its last line is not the line that segment {segment} follows: that line was changed, or lines were removed or added"
+                "segment {segment} does not begin with the hash of this segment's last line: that line was changed, or lines were \
+                 removed or added"
             )),
             _ => self.fault(segment, Some(line - 1), format!(
                 "line {line} does not contain its hash: it was changed, or lines were removed, added or moved here"

@@ -54,10 +54,10 @@ pub struct Report {
 /// Totals of the requests of one host, domain, user or rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// The host, user or rule; empty: none.
+    /// The host, domain, user or rule; empty: none.
     pub name: String,
     pub requests: u64,
-    /// Requests sent to the site.
+    /// Requests whose answer from the site was delivered, and tunnels.
     pub forwarded: u64,
     /// Forwarded requests that the site answered with a status from 400 to 499, such as 404.
     pub status_4xx: u64,
@@ -65,7 +65,7 @@ pub struct Group {
     pub status_5xx: u64,
     /// Requests that the proxy itself answered, such as with robots.txt.
     pub answered: u64,
-    /// Requests that were not sent, or whose answer was not delivered.
+    /// Requests that the proxy refused, before they were sent or after the site's answer.
     pub refused: u64,
     /// Refused requests that the site had answered; the answer was not delivered.
     pub refused_after_answer: u64,
@@ -109,7 +109,7 @@ pub struct Group {
 pub struct Found {
     pub segment: u64,
     pub line: u64,
-    /// The record's own time.
+    /// When the request arrived: the record's `time`.
     pub came: SystemTime,
     pub decision: Decision,
 }

@@ -57,7 +57,7 @@ pub enum PastFile {
     Unreachable(String),
 }
 
-/// Finds the state at a time, and verifies the chain. `url`: as in records. `None`: nothing was decided about this authority by then.
+/// Finds the state at a time, and verifies the chain. `url`: the URL as in records. `None`: no decision about this authority by then.
 ///
 /// # Errors
 /// A segment cannot be read, or a file on which records are based is missing or was changed.
@@ -167,7 +167,7 @@ fn see(
     // A held request may be decided by a copy that was fetched after the request arrived.
     let (is_before, was_there) = (time <= at, copy.fetched.is_some_and(|fetched| fetched <= at));
     let rank = (is_before, was_there || copy.fetched.is_none(), time);
-    // Takes the first of the records after `at`.
+    // Of the records after `at`, takes only the first, and only as long as no record up to `at` is found.
     if (is_before || was_there) && best.as_ref().is_none_or(|(before, ..)| is_before && *before <= rank) {
         *best = Some((rank, found(), copy.clone()));
     }
@@ -209,13 +209,13 @@ impl PastCopy {
 }
 
 impl Past {
-    /// The gate's entry for robots.txt as it was at `at`, to decide by.
+    /// The entry for robots.txt as it was at `at`, to judge again by it.
     pub fn robots(&self, options: &ParseOptions, at: SystemTime) -> Entry {
         let read = |body: &[u8]| Access::Rules(RobotsTxt::parse_again(body, options));
         self.robots.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))
     }
 
-    /// The gate's entry for tdmrep.json as it was at `at`, to decide by.
+    /// The entry for tdmrep.json as it was at `at`, to judge again by it.
     pub fn tdmrep(&self, at: SystemTime) -> Entry {
         let read = |body: &[u8]| Access::Reservations(TdmRep::parse(body).into());
         self.tdmrep.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))

@@ -17,7 +17,7 @@ fn restart(directory: &Path) {
     evidence.close();
 }
 
-/// Two segments, of which the first is plain again.
+/// Two segments, of which the first is uncompressed again.
 fn of_two_segments() -> (TempDir, PathBuf) {
     let directory = written(2);
     let plain = fs::read(first(directory.path())).unwrap();

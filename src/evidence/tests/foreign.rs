@@ -3,7 +3,7 @@
 use super::*;
 use std::os::unix::fs::{chown, lchown, symlink};
 
-/// Only root can give files away.
+/// Runs as root only, as nobody else can give a file to another user.
 #[test]
 fn files_of_other_users_are_neither_read_nor_changed() {
     if !rustix::process::geteuid().is_root() {

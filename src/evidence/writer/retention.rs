@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 /// The time since each segment ended, except the last, which continues. Takes the smaller of two ages: by the current clock, and by
-/// the sum of the gaps between the starts of segments. A gap counts for at most a third of `keep`, so that a wrong clock makes segments
-/// older by no more than that.
+/// the sum of the gaps between the starts of segments. A gap counts for at most a third of `keep`, or a day if that is longer, so that a
+/// wrong clock makes segments older by no more than that.
 pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Duration> {
     let (most, mut earlier) = (DAY.max(keep / BELIEVED), Vec::new());
     let times: Vec<_> = begun.iter().copied().chain([now]).collect();
@@ -15,7 +15,8 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
             return gap;
         }
         // One of the two starts may have a wrong time: the clock was behind (after a boot without a battery) or ahead. So the
-        // gap is taken between the latest earlier start that is plausible and the earliest later one, and counted once.
+        // gap is taken between the latest earlier start that is plausible and the earliest later one. That later start is
+        // remembered as an earlier one, so that no further gap counts the same time again.
         let from = earlier.iter().copied().filter(|time| *time <= pair[1]).max().unwrap_or(pair[0]);
         let to = times[number + 1..].iter().copied().filter(|time| *time >= from).min().unwrap_or(from);
         earlier.push(to);

@@ -66,7 +66,7 @@ async fn hit_names_its_original_fetch_in_evidence_log_and_status() {
     );
 
     let status = proxy.asked(&["status"], &[]).await;
-    assert!(status.stdout.contains("2 answered, 1 confirmed by the site, 3 not in it"), "{}", status.stdout);
+    assert!(status.stdout.contains("2 hits, 1 revalidated, 3 misses"), "{}", status.stdout);
     let metrics = proxy.curl(&["--noproxy", "*", &format!("http://{}/metrics", proxy.admin())]).await.text();
     for line in [
         "politely_cache_requests_total{result=\"hit\"} 2",

@@ -268,7 +268,7 @@ async fn log_line_does_not_mix_with_the_progress_line() {
         politely_on_a_terminal(&["run", "-v", "sh", "-c", &script.replace('\'', "'\\''")], &open()).await.stdout;
     let line = shown.lines().find(|line| line.contains("SOCKS4 is not served")).unwrap_or_else(|| panic!("{shown}"));
     let begun = line.trim_end().rsplit('\r').next().expect("one at least");
-    assert!(shown.contains("1 page each") && !begun.contains("1 page each"), "{shown}");
+    assert!(shown.contains("1 page every") && !begun.contains("1 page every"), "{shown}");
 }
 
 /// It is shown on terminals, which can rewrite it, and with `-v`.
@@ -277,7 +277,7 @@ async fn progress_line_shows_host_delay_and_wait() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
     let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
     let host = origin.url("").replace("http://", "");
-    let line = format!("politely: 1 page each 5 s at {host}, next in ");
+    let line = format!("politely: 1 page every 5 s at {host}, next in ");
     let (environment, plain, silent) = (open(), ["run", "sh", "-c", &script], ["run", "-q", "sh", "-c", &script]);
     let (shown, quiet, piped, verbose) = tokio::join!(
         politely_on_a_terminal(&plain, &environment),
@@ -293,7 +293,7 @@ async fn progress_line_shows_host_delay_and_wait() {
     );
     assert!(shown.stdout.contains("\r\u{1b}[Kpolitely: 2 requests"), "the line is gone at the end: {}", shown.stdout);
     assert_eq!(quiet.stdout, "");
-    assert!(!piped.stderr.contains("1 page each") && !piped.stderr.contains('\u{1b}'), "{}", piped.stderr);
+    assert!(!piped.stderr.contains("1 page every") && !piped.stderr.contains('\u{1b}'), "{}", piped.stderr);
     assert!(verbose.stderr.contains(&line) && !verbose.stderr.contains('\u{1b}'), "{}", verbose.stderr);
 }
 
@@ -309,7 +309,7 @@ async fn progress_line_is_cleared_before_the_answer_is_delivered() {
     let [first, second] = ["/1", "/2"].map(|path| origin.url(path));
     let script = format!("curl -q -s -w \"\\n\" {first} {second}");
     let shown = politely_on_a_terminal(&["run", "sh", "-c", &script], &open()).await.stdout;
-    assert!(shown.contains("politely: 1 page each 5 s"), "{shown:?}");
+    assert!(shown.contains("politely: 1 page every 5 s"), "{shown:?}");
     let before = shown.split("/2\r\n").next().expect("one at least");
     assert!(before.ends_with("\r\u{1b}[K"), "{shown:?}");
 }

@@ -180,7 +180,7 @@ async fn signal_after_the_commands_end_kills_leftover_processes_at_once() {
                 return eprintln!("skipped: this system lets nobody isolate a command here");
             }
             assert_eq!(ended, Some(3), "{flags:?} {signal}: {said}");
-            assert!(said.contains("and is killed") && !said.contains("told to end"), "{flags:?} {signal}: {said}");
+            assert!(said.contains("killed (SIGKILL)") && !said.contains("told to end"), "{flags:?} {signal}: {said}");
             assert!(!flags.is_empty() || !is_there(pids[0]), "{signal}: {said}");
         }
     }
@@ -202,7 +202,7 @@ async fn ctrl_c_after_the_commands_end_kills_leftover_processes_at_once() {
         ]);
         let (ended, said) = Run::of(command).ended().await;
         assert_eq!(ended, Some(3), "{isolate}: {said}");
-        assert!(said.contains("and is killed") && !said.contains("told to end"), "{isolate}: {said}");
+        assert!(said.contains("killed (SIGKILL)") && !said.contains("told to end"), "{isolate}: {said}");
     }
 }
 

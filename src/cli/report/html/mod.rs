@@ -77,7 +77,7 @@ fn introduction(page: &Page<'_>, out: &mut String) {
         ("Selected", selected),
         ("Crawlers", crawlers.collect()),
         ("User-Agents that sites saw", agents(page).iter().map(|agent| escape(agent)).collect()),
-        ("Made", vec![time(page.made)]),
+        ("Created", vec![time(page.made)]),
     ] {
         if !values.is_empty() {
             let _ = writeln!(out, "<dt>{name}<dd>{}", values.join("<br>"));
@@ -189,9 +189,9 @@ const GOOD: &str = " class=\"good\"";
 const LOST: &str = "the disk was full or too slow";
 const WITH_URLS: &str = "<code>--format csv</code> instead of <code>--format html</code> lists each request behind these figures, with \
     its URL.";
-const CHAIN: &str = "Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
-    file is kept. Each record holds the SHA-256 of the one before it, so that a record that was changed, added or removed later is found. \
-    To make sure that the whole chain was not rewritten, compare its head with a copy that was kept elsewhere.";
+const CHAIN: &str = "Each request through this proxy left a record of the decision and of the line of robots.txt that decided; the \
+    robots.txt is kept. Each record holds the SHA-256 of the one before it, which reveals records that were changed, added or removed \
+    later. To make sure that the whole chain was not rewritten, compare its head with a copy that was kept elsewhere.";
 /// A glossary for readers who know neither this program nor the Web.
 const WORDS: &str = "<h2>What the words mean</h2>\n<dl>\n\
     <dt>Delivered<dd>the site answered, with a status from 100 to 399, and the client got that answer; 4xx: it did not have the page, or \

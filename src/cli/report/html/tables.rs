@@ -62,7 +62,7 @@ fn refused(group: &Group) -> String {
     }
 }
 
-/// The rules that refused most requests.
+/// The rules that refused the most requests, with the number of these requests.
 fn refused_most_by(group: &Group) -> String {
     let mut all: Vec<_> = group.refused_rules.iter().collect();
     all.sort_by_key(|(_, count)| Reverse(**count));
