@@ -1,6 +1,6 @@
-//! A limited number of places for the work of many clients. A client never has more places than remain free. For example, one client with
-//! thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third. Clients with equally many
-//! places take turns, and so do the sites for which one client waits.
+//! Limits how much work of many clients runs at once: each piece of work needs one of a limited number of places. A client gets another
+//! place only while it has fewer places than are free. So one client with thousands of dead or slow hosts leaves half of the places to
+//! others, and two such clients leave a third. Clients with equally many places take turns, and so do the sites for which one client waits.
 
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
@@ -59,7 +59,7 @@ struct PlacesState {
 #[derive(Default)]
 struct ClientPlaces {
     taken: usize,
-    /// Sequence number of the step in which the client began to wait or had its last turn.
+    /// Sequence number of the moment when the client began to wait, or was last assigned a place.
     since: u64,
     /// Waiting requests by (round, sequence number). In a round, each site has one turn.
     waiting: BTreeMap<(u64, u64), oneshot::Sender<()>>,
@@ -91,7 +91,7 @@ impl FairPlaces {
         place
     }
 
-    /// Takes a free place, or begins to wait for one. In that case, also returns a receiver, which resolves when a place is assigned.
+    /// Takes a free place, or begins to wait for one. If it waits, also returns a receiver, which resolves when a place is assigned.
     pub fn enter(&self, Taker { client, site }: Taker) -> (FairPlace, Option<oneshot::Receiver<()>>) {
         let mut guard = self.0.lock();
         let state = &mut *guard;
@@ -287,7 +287,7 @@ pub(crate) mod tests {
         assert!(places.take(of(2)).now_or_never().is_some());
     }
 
-    /// A step costs no more than a search tree operation, however many requests wait.
+    /// This would be far too slow if the cost of assigning a place grew in proportion to the number of waiting requests.
     #[tokio::test]
     async fn hundred_thousand_waiters_are_served_in_order() {
         let places = FairPlaces::new(1000);

@@ -29,7 +29,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! **The proxy embedded** serves within a program's own runtime ([`server`]):
+//! **The embedded proxy** serves within a program's own runtime ([`server`]):
 //!
 //! ```
 //! # #[cfg(feature = "proxy")]
@@ -64,7 +64,7 @@
 //! policy → robots. Without the feature `proxy`, only the pure modules build ([`robots`], [`policy`] and [`http1`]), without I/O crates.
 
 #[cfg(all(feature = "proxy", not(target_os = "linux")))]
-compile_error!("politely's proxy runs on Linux; the library without the feature `proxy` builds elsewhere");
+compile_error!("the feature `proxy` needs Linux; on other systems, build without it (`--no-default-features`)");
 
 #[cfg(feature = "proxy")]
 mod admin;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Limits the address space that the allocator reserves at a time, before its first use: under `ulimit -v`, its own choice of 1 GiB leaves
-/// no room for the shared file of paces.
+/// Makes the allocator reserve address space in steps of 32 MiB. With its default of 1 GiB, `ulimit -v` leaves no room for the shared file
+/// of paces.
 extern "C" fn limit_reserved_memory() {
     // SAFETY: the call only stores a number.
     unsafe { libmimalloc_sys::mi_option_set(ARENA_RESERVE, 32 << 10) };

@@ -48,7 +48,7 @@ pub(super) async fn directory(State(admin): State<Arc<Admin>>, uri: Uri) -> Resu
     Ok((fields.into_iter().filter_map(field).collect::<HeaderMap>(), body))
 }
 
-/// Serves a PAC file that sends all traffic to the proxy, at the host name that the caller used.
+/// Serves a PAC file that sends all traffic to the proxy.
 pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Result<impl IntoResponse, ApiProblem> {
     // Prefers a listener without TLS, which more programs can use.
     let listeners = admin.listeners.load();

@@ -170,7 +170,7 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     all.gauge("authorities", "Authorities in memory", robots.authorities);
     all.gauge("robots_files", "Different robots.txt files in memory", robots.files);
     all.gauge("tdmrep_files", "Different tdmrep.json files in memory", robots.tdmrep_files);
-    all.gauge("waiting", "Requests waiting for their crawl-delay", figures.waiting);
+    all.gauge("waiting", "Requests waiting for their slot or for robots.txt", figures.waiting);
     let held = [([("for", "turn")], times.held_for_turn), ([("for", "robots")], times.held_for_robots)];
     all.histogram("held_seconds", "Time for which requests were held, by cause", held);
     let longest = gate.longest_held(Duration::ZERO).map_or(Duration::ZERO, |held| held.since);
@@ -189,10 +189,10 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     }
     if let Some(fleet) = &figures.fleet {
         all.gauge("fleet_up", "1 if the fleet's server can be reached", usize::from(fleet.is_up));
-        all.gauge("fleet_instances", "Connected instances of the fleet when last seen", fleet.instances);
-        all.gauge("fleet_missing", "Instances of the fleet that were missing when last seen", fleet.missing);
+        all.gauge("fleet_instances", "Connected instances, as the fleet's server last reported", fleet.instances);
+        all.gauge("fleet_missing", "Missing instances, as the fleet's server last reported", fleet.missing);
         all.counter("fleet_round_trips", "Round trips to the fleet's server", fleet.calls);
-        all.counter("fleet_losses", "Times that the fleet's server was lost", fleet.lost);
+        all.counter("fleet_losses", "Times that the connection to the fleet's server was lost", fleet.lost);
     }
 }
 

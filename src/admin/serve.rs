@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 impl Admin {
-    /// Serves until [`end`](Self::end).
+    /// Serves connections until [`end`](Self::end) is called.
     pub async fn serve(self: Arc<Self>, socket: TcpListener) {
         send_at_once(&socket);
         let service = TowerToHyperService::new(router(self.clone()));

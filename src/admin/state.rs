@@ -22,7 +22,7 @@ pub struct Admin {
     /// The proxy's addresses, and whether each speaks TLS.
     pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
     token: OnceLock<String>,
-    /// If false, everything but health requires the token.
+    /// If false, `/metrics`, `/ca.pem` and `/proxy.pac` require the token, too.
     pub(super) is_on_loopback: bool,
     /// Reloads the configuration. The code that loaded the configuration sets this.
     pub reload: OnceLock<Reload>,

@@ -48,7 +48,7 @@ struct Rotate {
     /// Put the next authority in place: it signs from now on; the old files are kept as ca.pem.old and ca.key.old
     #[arg(long)]
     finish: bool,
-    /// Do not ask before `--finish`
+    /// Do not ask for confirmation before `--finish`
     #[arg(long, requires = "finish")]
     yes: bool,
 }

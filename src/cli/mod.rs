@@ -81,7 +81,7 @@ enum Command {
     Report(report::ReportArgs),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
-    /// Print the configuration with its defaults, or the API's description
+    /// Print a document: the default configuration, the API's description, alerting rules or a dashboard
     Print(packaging::Print),
     /// Print shell completions
     Completions(packaging::Completions),

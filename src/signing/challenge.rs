@@ -32,7 +32,7 @@ impl SignatureRequest {
 
     fn of(label: &Key, wanted: &ListEntry, id: &str, form: AgentForm) -> Option<Self> {
         let ListEntry::InnerList(wanted) = wanted else { return None };
-        // Supports only the parameters of our own signatures: others would change a component's value.
+        // Accepts only the component parameters that our own signatures use; others would change the component's value.
         let is_ours = |item: &Item| {
             let mut parameters = item.params.iter();
             match (item.bare_item.as_string().map(|name| name.as_str()), parameters.next(), parameters.next()) {

@@ -27,7 +27,7 @@ impl SigningKey {
                 io::ErrorKind::NotFound => {
                     "correct `identity.signature`, or make one with `politely identity keygen FILE`"
                 }
-                _ => "let the user that the proxy runs as read it",
+                _ => "make it readable for the user that the proxy runs as",
             };
             UnusableFile::new(format!("cannot read the signing key {shown}: {error}"), hint)
         };

@@ -209,7 +209,7 @@ impl RequestSigner {
     }
 
     /// The signature for a request that is sent now. `asked`: the challenge, if the request is repeated after one. `price`: the price that
-    /// the request offers. `None`: no signature was asked for.
+    /// the request offers. Returns `None` if requests are signed only on challenge, and this authority has sent none.
     pub fn sign(
         &self,
         now: SystemTime,

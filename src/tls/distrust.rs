@@ -70,8 +70,8 @@ impl Distrust {
     pub fn cure(self, host: &str, agent: Option<&str>) -> &'static str {
         match self {
             _ if host.parse::<SocketAddr>().is_ok() => {
-                "that is the certificate of `listen[].tls`: renew it if it has expired, or give the client its authority by the option \
-                 for proxies, such as curl's `--proxy-cacert`"
+                "the certificate is the listener's (`listen[].tls`): renew it if it has expired, or name its authority in the client's \
+                 option for proxies, such as curl's `--proxy-cacert`"
             }
             Self::CertificateExpired => "set the client's clock, or this machine's",
             Self::UnknownCa | Self::CertificateUnknown | Self::BadCertificate | Self::Closed => {
@@ -101,7 +101,7 @@ const CURES: &[(&[&str], &str)] = &[
     (&["wreq"], "rnet brings its own roots: `Client(verify=os.environ[\"SSL_CERT_FILE\"])`"),
     (
         &["cadaver"],
-        "cadaver trusts this machine's authorities: `politely ca install --only system`; at a terminal, it also asks",
+        "cadaver trusts this machine's authorities: `politely ca install --only system`; at a terminal, it asks whether to accept others",
     ),
     (&["git/"], "git reads GIT_SSL_CAINFO, or `http.sslCAInfo`: the file that `politely ca path` names"),
     (&["pip/"], "pip reads PIP_CERT, or `--cert`: a bundle such as `politely ca env` makes"),

@@ -16,14 +16,14 @@ pub struct HelloReader {
 pub struct UnreadableHello;
 
 impl HelloReader {
-    /// Takes the next bytes. Returns the server names once they are known; an empty list if the connection is not TLS.
+    /// Takes the next bytes. Returns the server names once they are known; an empty list if there are none, or the connection is not TLS.
     pub fn read(&mut self, mut bytes: &[u8]) -> Option<Result<Vec<Vec<u8>>, UnreadableHello>> {
         while let Some(&first) = bytes.first() {
             if self.filled < HEADER {
                 self.header[self.filled] = first;
                 self.filled += 1;
                 bytes = &bytes[1..];
-                // Alerts may come first: OpenSSL ignores warnings.
+                // Alerts before the ClientHello are skipped, because servers that use OpenSSL ignore warnings there.
                 if !matches!(self.header[0], HANDSHAKE | ALERT) {
                     return Some(Ok(Vec::new()));
                 }

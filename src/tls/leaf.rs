@@ -88,7 +88,7 @@ impl LeafCache {
         self.leaves.peek(host).is_none()
     }
 
-    /// Changes the number of cached hosts.
+    /// Changes the maximum number of cached hosts.
     pub fn resize(&self, capacity: usize) {
         self.leaves.set_capacity(capacity as u64);
     }
@@ -167,7 +167,8 @@ impl LeafCache {
 
 /// Time by which a leaf's validity begins early, for clients with a slow clock or a wrong time zone.
 const BACKDATED: Duration = Duration::DAY;
-/// Validity of a leaf: five days longer than it is used, for open connections and for clients with a fast clock.
+/// Length of a leaf's validity. It ends five days after the day on which the leaf is used, for open connections and for clients with a fast
+/// clock.
 const LIFE: Duration = Duration::WEEK;
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, UnusableF
         None => builder.with_no_client_auth(),
         Some(path) => {
             let mut roots = RootCertStore::empty();
-            // Certificates that are not authorities are left out; if none is left, the verifier fails below.
+            // Certificates that cannot be parsed are left out; if none is left, the verifier fails below.
             roots.add_parsable_certificates(certificates(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
             let verifier = verifier.build().map_err(|error| {

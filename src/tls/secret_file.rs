@@ -12,7 +12,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use super::error::fault;
 use crate::config::{UnusableFile, open_lock_file, open_private, private_directory, read_whole, write_whole};
 
-/// Creates the directory, mode 0700, if it does not exist.
+/// Creates the directory, mode 0700, if it does not exist. Fails if others can write to it.
 pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
     private_directory(path).map_err(fault(path, "created"))?;
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
@@ -35,7 +35,7 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
         Ok(PrivateKeyDer::Pkcs8(key)) => KeyPair::try_from(&key).map_err(|_| {
             unusable(
                 "its algorithm is not supported",
-                "take an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of at least 2048 bits",
+                "use an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of at least 2048 bits",
             )
         }),
         Ok(_) => Err(unusable(
@@ -46,7 +46,7 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
             "it is encrypted",
             "decrypt it: openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW; chmod 600 NEW",
         )),
-        Err(_) => Err(unusable("there is no private key in it", "a PEM file: `-----BEGIN PRIVATE KEY-----` …")),
+        Err(_) => Err(unusable("there is no private key in it", "name a PEM file with `-----BEGIN PRIVATE KEY-----`")),
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Upstream {
-    /// The addresses of the origin that may be dialled, best first.
+    /// Resolves the origin. Returns all its addresses, and those to dial, best first.
     pub(super) async fn origin(
         &self,
         guard: &Guard,
@@ -47,8 +47,8 @@ impl Upstream {
     ) -> Result<(), ReachError> {
         let found = match self.resolver.lookup_within(authority.host(), client, LOOK).await {
             Ok(found) => found,
-            // The name was not looked up, so its addresses cannot be screened: fails, because a client can cause this by asking for many
-            // other names.
+            // The name was not looked up, so its addresses cannot be screened. A client can cause this by asking for many other names, so
+            // the request must fail.
             Err(error @ ResolveError::OwnLimit { .. }) => return Err(error.into()),
             Err(_) => return Ok(()),
         };
@@ -56,7 +56,7 @@ impl Upstream {
         sockets.try_for_each(|socket| screen(guard, socket)).map_err(ReachError::from)
     }
 
-    /// The addresses of the upstream proxy. The operator configured it, so any address except our own is allowed.
+    /// Like [`origin`](Self::origin), for the upstream proxy. The operator configured it, so any address except our own is allowed.
     pub(super) async fn proxy(
         &self,
         guard: &Guard,

@@ -42,7 +42,7 @@ pub enum Versions {
     /// HTTP/2 also without TLS, where it cannot be negotiated: the caller knows that the origin supports it. Over TLS the origin
     /// chooses.
     Http2Known,
-    /// HTTP/2 only with an origin that supports nothing else, so that no translation is needed.
+    /// HTTP/1.1, as the client's request is, so that no translation is needed; HTTP/2 only if the origin supports nothing else.
     Http1First,
     /// HTTP/1.1 only: for upgrades, and if the origin demands it.
     Http1Only,

@@ -72,7 +72,7 @@ impl DialError {
                 _ => DialFault::Tls,
             };
             return match tls {
-                // Our own messages about certificates are stored here; webpki has only error names.
+                // A text with a space is a sentence of ours; webpki's errors are single words.
                 rustls::Error::InvalidCertificate(rustls::CertificateError::Other(why))
                     if why.to_string().contains(' ') =>
                 {
@@ -102,7 +102,8 @@ impl DialError {
                 made.detail = tls_words::with_cure(made.detail);
             }
             None if is_own_limit(error) => {}
-            // Some servers close the connection if they support none of the parameters offered; and rustls rejects some names.
+            // OpenSSL may succeed: some servers close the connection if they support none of the parameters offered, and rustls rejects
+            // some names.
             None => {
                 let detail = match error.kind() {
                     io::ErrorKind::UnexpectedEof => tls_words::in_plain("tls handshake eof"),

@@ -16,7 +16,8 @@ pub(super) struct Dialler {
 }
 
 impl Dialler {
-    /// Makes room if this machine is at its limits: closes the oldest quarter of the idle connections. Returns how many.
+    /// Makes room if this machine is at its limits: closes the oldest quarter of the idle connections, and at least [`MAKE_ROOM`]. Returns
+    /// how many were closed.
     pub fn close_idle(&self) -> usize {
         self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM))
     }

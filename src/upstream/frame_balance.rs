@@ -16,7 +16,7 @@ pub(super) struct FrameBalance {
 }
 
 impl FrameBalance {
-    /// The balance of an origin, whose HEADERS frames must each have a reason.
+    /// The balance of an origin, whose HEADERS frames cost as much as other frames.
     pub fn of_origin() -> Self {
         let (read, written) = (FrameScan::default(), FrameScan::default());
         FrameBalance { read, written, left: AT_ONCE, since: Instant::now(), by_head: -1 }
@@ -104,9 +104,9 @@ impl FrameScan {
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-/// Maximum number of frames that a peer may send without a reason.
+/// Number of frames that a peer may send at once, besides those that our own frames justify.
 const AT_ONCE: u64 = 1000;
-/// Number of frames by which `AT_ONCE` is replenished each second.
+/// Number of frames by which the balance is replenished each second, up to `AT_ONCE`.
 const EACH_SECOND: u64 = 10;
 /// Number of frames that each HEADERS or DATA frame sent to the peer justifies: interim answers, trailers, a reset, two
 /// window updates.

@@ -32,7 +32,7 @@ pub struct Got {
 #[error("{error}")]
 pub struct Unanswered {
     pub error: GetError,
-    /// The connection on which to repeat the request. `None`: a repetition would be unsafe or futile.
+    /// What a repetition of the request requires of its connection. `None`: a repetition would be unsafe or futile.
     pub again: Option<Want>,
 }
 

@@ -170,7 +170,7 @@ impl Hop<'_> {
                 Ok(stream)
             }
             Err(wider) if wider.kind.is_ours() => Err(wider),
-            // OpenSSL's messages about TLS are better; any other failure is accidental.
+            // OpenSSL's messages about TLS are better. Any other failure is accidental, so the error of rustls is returned.
             Err(wider) if wider.kind.is_of_tls() => {
                 known.note_refusal(address, wider.clone());
                 Err(wider)

@@ -18,5 +18,5 @@ pub(super) fn key_digest(certificate: &CertificateDer<'_>) -> Result<[u8; 32], E
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("its key is not pinned for this host")]
+#[error("the certificate's key is not pinned for this host")]
 pub(super) struct PinMismatch;

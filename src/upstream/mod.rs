@@ -63,7 +63,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Resolves, screens and describes origins.
+/// Finds routes to origins: resolves names and screens addresses.
 pub struct Upstream {
     resolver: Resolver,
     reach: ArcSwap<OriginSettings>,
@@ -108,7 +108,7 @@ pub struct UpstreamFigures {
 pub struct Prepared(OriginSettings);
 
 impl Upstream {
-    /// Prepares to reach origins with the first settings. `listeners`: where this proxy listens.
+    /// Makes it from the initial settings. `listeners`: where this proxy listens.
     ///
     /// # Errors
     /// A client certificate or a signing key cannot be read.

@@ -21,7 +21,7 @@ impl PrivateConnections {
         self.id
     }
 
-    /// Notes that an origin authenticates connections of this client.
+    /// Notes that this client or an origin uses connection authentication.
     pub fn let_in(&self) {
         self.is_let_in.store(true, Relaxed);
     }

@@ -23,7 +23,7 @@ pub(super) struct RouteInner {
     pub authority: Authority,
     /// Addresses to dial, best first: the origin's, or the upstream proxy's. Never empty.
     pub addresses: Arc<[SocketAddr]>,
-    /// TLS terms of the host, or everybody's.
+    /// The TLS terms that apply: the user's for this host, or everybody's for this host, or the default.
     pub tls: TlsTerms,
     /// The user's TLS terms, if they differ from everybody's.
     pub user_terms: Option<Arc<OriginTls>>,

@@ -154,7 +154,7 @@ struct Verifier {
     webpki: Arc<WebPkiServerVerifier>,
     /// `false`: the roots are ignored.
     verify: bool,
-    /// SHA-256 of pinned keys; the chain must contain one. Empty: any.
+    /// SHA-256 of pinned keys, one of which the server's own certificate must have. Empty: any key.
     pins: Vec<[u8; 32]>,
 }
 
@@ -295,7 +295,7 @@ mod tests {
             assert!(!error.to_string().contains("maximum"), "{error}");
             assert!(error.is_for_wider, "OpenSSL tries one path: {error}");
         }
-        // The needed intermediate usually comes first; otherwise the other path is taken.
+        // The needed intermediate usually comes first; otherwise OpenSSL is tried.
         let (middle, middle_issuer) = certificate("middle", &issuer);
         let (leaf, _) = certificate("leaf", &middle_issuer);
         let junk: Vec<_> = (0..20).map(|number| certificate(&format!("junk {number}"), &issuer).0).collect();

@@ -61,7 +61,7 @@ function figures(status) {
     ["authorities", status.robots.authorities],
     ["robots.txt fetched", status.robots.fetched],
     ["fetches failed", status.robots.failed],
-    ["memory of rules", `${Math.ceil(status.robots.memory / 1024)} KiB`],
+    ["memory used", `${Math.ceil(status.robots.memory / 1024)} KiB`],
   ];
   byId("figures").replaceChildren(...tiles.map(([name, value]) => {
     const tile = document.createElement("div");

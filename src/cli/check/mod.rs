@@ -37,7 +37,7 @@ pub(super) struct CheckArgs {
     /// Show only the settings for this user of `access.users`
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Exit with 1 if there is any warning, or a line `override`, `replaced` or `set`
+    /// Exit with 1 if there is any warning, or a line that begins with `override`, `replaced` or `set`
     #[arg(long)]
     strict: bool,
     #[arg(long, value_enum, default_value_t)]

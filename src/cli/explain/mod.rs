@@ -39,7 +39,8 @@ pub(super) struct ExplainArgs {
     /// Use this file instead of fetching one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     robots: Option<PathBuf>,
-    /// Explain as of this time, from the stored evidence: `2d` ago, a date (its end, UTC), or a time such as 2026-11-22T18:30:00Z (the end of that second)
+    /// Explain as of this time, from the stored evidence: `2d` means two days ago; 2026-11-22 the end of that day, UTC;
+    /// 2026-11-22T18:30:00Z the end of that second
     #[arg(long, value_name = "TIME", conflicts_with = "robots")]
     at: Option<String>,
     /// The directory of the evidence [default: evidence.directory of the configuration]

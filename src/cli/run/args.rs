@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(in crate::cli) struct RunArgs {
     #[command(flatten)]
     pub config: ConfigArg,
-    /// Apply robots.txt as for this crawler, whatever its User-Agent says; may be given several times
+    /// Apply robots.txt as for this crawler, whatever User-Agent the command sends; may be given several times
     #[arg(long = "product-token", value_name = "T")]
     pub product_tokens: Vec<String>,
     /// Hold a request for its crawl-delay for at most this long, such as `90s` [default: 10m, or `pace.max_wait` if longer]
@@ -29,13 +29,13 @@ pub(in crate::cli) struct RunArgs {
     /// Record each decision in this directory, for `politely report` and `evidence`
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<PathBuf>,
-    /// Fetch each robots.txt anew: use no copy that an earlier run or another process keeps
+    /// Fetch each robots.txt anew, instead of using copies from earlier runs or other processes
     #[arg(long)]
     pub fresh: bool,
     /// Give the command a network of its own with no way out but the proxy: programs that ignore proxy variables fail
     #[arg(long)]
     pub isolate: bool,
-    /// Write the summary as one JSON object, on standard error instead of the text, or to a file: `json=FILE`
+    /// Write the summary as one JSON object: `json` to standard error instead of the text, `json=FILE` to a file
     #[arg(long, value_name = "json[=FILE]", value_parser = ReportTo::parse)]
     pub(super) report: Option<ReportTo>,
     /// Print nothing but errors and warnings

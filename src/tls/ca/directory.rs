@@ -139,7 +139,7 @@ fn is_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
     parse(certificate).is_some_and(|x509| x509.public_key().subject_public_key.data == key.der_bytes())
 }
 
-/// Completes a rotation that was interrupted. Nobody else changes the directory until the lock is dropped.
+/// Completes a rotation that was interrupted. Returns the directory's lock: no other process changes the directory until it is dropped.
 fn settled(directory: &Path) -> Result<File, UnusableFile> {
     secret_file::directory(directory)?;
     let lock = secret_file::lock(directory)?;

@@ -166,8 +166,12 @@ impl Ca {
         &self.anchor_pem
     }
 
-    /// All certificates that clients have to trust: this authority's; that of an authority that has replaced its file; its successor's; and
-    /// its predecessor's, while any process still signs with the predecessor.
+    /// All certificates that clients have to trust:
+    ///
+    /// - this authority's
+    /// - the one that is now in this authority's file, if the file was replaced
+    /// - the prepared successor's
+    /// - the predecessor's, while any process still signs with it
     pub fn trusted(&self) -> Vec<Trusted> {
         let in_place = self.is_replaced().then(|| trusted_in(&self.path)).flatten();
         let old = self.path.with_added_extension(OLD);
@@ -217,7 +221,7 @@ impl Ca {
         parse(&self.anchor).map(|x509| mark(x509.raw_serial())).unwrap_or_default()
     }
 
-    /// The earliest start and latest end of the validity of leaves.
+    /// The start and end of the authority's validity. No leaf is valid outside of it.
     pub fn validity(&self) -> (OffsetDateTime, OffsetDateTime) {
         self.validity
     }
@@ -228,7 +232,7 @@ impl Ca {
         if now < from {
             Some(format!(
                 "{path} is valid from {}, and the clock says {}: until then no client accepts it; set the clock, or, if \
-                 it is right, {remedy} and have clients trust the new one",
+                 the clock is right, {remedy} and have clients trust the new one",
                 shown(from),
                 shown(now)
             ))
@@ -320,7 +324,7 @@ mod tests {
         }
     }
 
-    /// An authority that is valid in these years.
+    /// Makes an authority with these dates of validity, in a new directory.
     fn dated(from: OffsetDateTime, until: OffsetDateTime) -> (tempfile::TempDir, PathBuf) {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join("ca");
@@ -468,7 +472,7 @@ mod tests {
         }
     }
 
-    /// Root may use another user's directory, as with `sudo -E`. It gives its files there to that user.
+    /// As root in another user's directory, as with `sudo -E`, the program gives the files that it creates there to that user.
     #[test]
     fn link_in_the_place_of_the_lock_does_not_give_roots_file_away() {
         use std::os::unix::fs::{MetadataExt, chown, symlink};

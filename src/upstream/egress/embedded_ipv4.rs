@@ -26,8 +26,8 @@ pub(super) fn ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     }
 }
 
-/// For each prefix length, the IPv4 address is at another place (RFC 6052 §2.2). Readings in 0.0.0.0/8 are dropped, unless
-/// all readings are in it.
+/// The place of the IPv4 address depends on the prefix length (RFC 6052 §2.2), so `readings` has one address for each length. Drops those
+/// in 0.0.0.0/8, unless all are.
 fn own_nat64(readings: [Ipv4Addr; 4]) -> Vec<Ipv4Addr> {
     let sound: Vec<_> = readings.into_iter().filter(|reading| reading.octets()[0] != 0).collect();
     if sound.is_empty() { vec![Ipv4Addr::UNSPECIFIED] } else { sound }

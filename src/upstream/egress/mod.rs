@@ -1,6 +1,6 @@
-//! The egress guard: where the proxy may connect to. Pure: a table of address ranges and the operator's exceptions. `upstream`
-//! (`reach_for`, `addresses`) calls it for each request, even inside a CONNECT, each tunnel, robots.txt fetch and redirect
-//! hop: [`Guard::screen_host`] before the name is resolved, [`Guard::screen_socket`] with the address that is then dialled.
+//! The egress guard: where the proxy may connect to. Pure: a table of address ranges and the operator's exceptions. Each route to an origin
+//! has passed it, whether for a request, even inside a CONNECT, a tunnel, a robots.txt fetch or a redirect hop. `upstream` (`reach_for`,
+//! `addresses`) calls [`Guard::screen_host`] before it resolves the name, and [`Guard::screen_socket`] with each address that it may dial.
 
 mod embedded_ipv4;
 mod ranges;

@@ -1,5 +1,9 @@
-//! Address ranges without public web sites: IANA's special-purpose address registries, complete, even ranges that are globally
-//! reachable; multicast; unallocated IPv6 space; and the addresses where clouds serve credentials.
+//! Address ranges without public web sites:
+//!
+//! - all ranges of IANA's special-purpose address registries, even those that are globally reachable
+//! - multicast, and unallocated IPv6 space
+//! - the addresses at which clouds serve credentials
+//!
 //! <https://www.iana.org/assignments/iana-ipv4-special-registry>,
 //! <https://www.iana.org/assignments/iana-ipv6-special-registry>.
 

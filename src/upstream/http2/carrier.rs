@@ -16,8 +16,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Transfers frames until the origin closes the connection, does not respond, or has no request for `idle()`. `leave` is called when the
-/// connection takes no more requests, and `broken_off` when one stream's error has ended the whole connection.
+/// Transfers frames until the origin closes the connection or does not respond, or until there was no stream for `idle()`. `leave` is
+/// called when the connection takes no more requests, and `broken_off` when one stream's error has ended the whole connection.
 pub(super) async fn carry(
     mut carrier: Carrier<Gathered<Stream>, Bytes>,
     mut ping: PingPong,

@@ -14,21 +14,21 @@ use std::time::SystemTime;
 #[derive(Clone, Copy)]
 pub struct Outgoing<'a> {
     pub method: &'a str,
-    /// Path and query as received: `/x?y`. Empty for an absolute URL without a path: sent as the root, or as the server itself for
-    /// OPTIONS (RFC 9112 §3.2.1, §3.2.4).
+    /// Path and query as received: `/x?y`. Empty for an absolute URL without a path: sent as `/`, or for OPTIONS as `*`, the server itself
+    /// (RFC 9112 §3.2.1, §3.2.4).
     pub target: &'a [u8],
     pub fields: OutgoingFields<'a>,
     /// Framing of the body as sent. Over HTTP/2 only a length is written.
     pub framing: Framing,
     /// The client waits for 100 before it sends the body.
     pub expects_continue: bool,
-    /// The version of HTTP in which the request was received; also set for our own requests, to detect loops.
+    /// The version of HTTP in which the request was received, for Via. Our own requests have one, too, as Via detects loops.
     pub received: Version,
     /// Replaces the received User-Agent.
     pub user_agent: Option<&'a str>,
     /// The protocol to upgrade to: HTTP/1.1 only.
     pub upgrade: Option<&'a [u8]>,
-    /// The signature that the origin's answer to the first attempt requests.
+    /// The signature that the origin requested in its answer to the first attempt.
     pub asked: Option<&'a SignatureRequest>,
     /// Conditions that the cache adds to those of the client.
     pub conditions: &'a [(&'static str, Vec<u8>)],

@@ -33,8 +33,8 @@ pub(super) struct LookupShare {
 ///
 /// - A look-up takes `AT_FIRST` places to begin, and keeps one place if it is slow. So the more slow look-ups a client has, the fewer begin
 ///   at a time.
-/// - A look-up begins only if at least as many threads are free as its client will then have places taken. So threads are left for other
-///   clients, however many clients ask for silent names.
+/// - A look-up begins only if at least as many threads are free as the places that its client then has taken. So threads are left for
+///   other clients, however many clients ask for silent names.
 /// - The newest look-up begins first: otherwise, names with silent servers would delay all later look-ups. Names that were silent before
 ///   begin last.
 pub(super) struct ClientLookups {

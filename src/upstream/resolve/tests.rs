@@ -373,8 +373,7 @@ async fn slow_names_of_a_client_occupy_at_most_half_of_the_threads() {
     assert!((100..=LOOKUPS / 2).contains(&most), "{most}");
 }
 
-/// A name that is silent again and again causes a wait only once in a while, though the resolver gives up a little later
-/// than we do.
+/// Requests wait for a silent name only once in its cache time, although the resolver reports the failure a little after our own timeout.
 #[tokio::test(start_paused = true)]
 async fn silent_name_is_not_looked_up_again_within_its_cache_time() {
     let (resolver, asked) = resolver();

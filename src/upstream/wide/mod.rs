@@ -36,7 +36,7 @@ pub(super) struct WideTls {
     pub roots: Arc<str>,
     /// `false`: roots and name are not verified.
     pub verify: bool,
-    /// SHA-256 of pinned keys; the chain must contain one. Empty: any.
+    /// SHA-256 of pinned keys, one of which the server's own certificate must have. Empty: any key.
     pub pins: Vec<[u8; 32]>,
     pub identity: Option<Arc<ShownIdentity>>,
     /// Allows versions before TLS 1.2.

@@ -86,7 +86,8 @@ pub(super) async fn apart<T: Send + 'static>(
     let start = async || {
         let half = (available_parallelism().map_or(1, usize::from) / 2).max(1);
         let threads = Builder::new_multi_thread().worker_threads(half).thread_name("politely-tls").build();
-        // A single client may use all threads; another client's handshake then waits only until one of them is free.
+        // A single client gets at most `half` of these places, which is one for each thread. Another client's handshake then waits only
+        // until a thread is free.
         threads.map(|threads| (threads, FairPlaces::new(2 * half - 1)))
     };
     let (threads, places) = THREADS.get_or_try_init(start).await.map_err(|error| failed(&error))?;
