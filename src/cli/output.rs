@@ -39,7 +39,8 @@ pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
 
 /// Formats a duration, rounded up to seconds, minutes, or hours and minutes.
 pub(super) fn about(duration: Duration) -> String {
-    match (duration.as_secs() + 1, duration.as_secs() / 60 + 1) {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    match (seconds, seconds.div_ceil(60)) {
         (seconds, _) if seconds < 120 => format!("{seconds} s"),
         (_, minutes) if minutes < 120 => format!("{minutes} min"),
         (_, minutes) => format!("{} h {} min", minutes / 60, minutes % 60),
@@ -73,4 +74,25 @@ fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_rounded_up() {
+        for (millis, shown) in [
+            (0, "0 s"),
+            (1, "1 s"),
+            (30_000, "30 s"),
+            (30_001, "31 s"),
+            (119_000, "119 s"),
+            (120_000, "2 min"),
+            (120_001, "3 min"),
+            (7_200_000, "2 h 0 min"),
+        ] {
+            assert_eq!(about(Duration::from_millis(millis)), shown);
+        }
+    }
 }

@@ -247,7 +247,7 @@ mod tests {
         let cache = |up, failing| text(&json!({ "cache": { "up": up, "failing": failing, "entries": 3, "hits": 4 } }));
         assert!(cache(false, false).contains("cache: not in use yet"));
         let told = cache(false, true);
-        assert!(told.contains("cache: 3 pages, ") && told.contains("; 4 answered"), "{told}");
+        assert!(told.contains("cache: 3 pages, ") && told.contains("; 4 hits"), "{told}");
         assert!(told.contains("warning: the cache could not store the last answer"), "{told}");
         assert!(!cache(true, false).contains("warning"));
     }

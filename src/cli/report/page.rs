@@ -63,12 +63,11 @@ pub fn outcomes(group: &Group) -> String {
     .join("; ")
 }
 
-/// The User-Agents that sites saw; the User-Agents of the proxy's own fetches come last.
-pub fn agents(page: &Page<'_>) -> Vec<String> {
+/// The User-Agents that sites saw; the User-Agents of the proxy's own fetches come last. The flag: there may be more.
+pub fn agents<'a>(page: &'a Page<'_>) -> (Vec<&'a str>, bool) {
     let (agents, own) = (&page.report.total.agents, page.report.basis.own_agents());
-    let more = (agents.len() == MOST_NAMES).then_some("perhaps more");
-    let all = agents.iter().map(|agent| named(agent)).filter(|agent| !own.contains(agent)).chain(more);
-    all.chain(own.iter().copied()).map(str::to_owned).collect()
+    let others = agents.iter().map(|agent| named(agent)).filter(|agent| !own.contains(agent));
+    (others.chain(own.iter().copied()).collect(), agents.len() == MOST_NAMES)
 }
 
 /// A sentence on the requests without a declared use. `None`: each request declared a use.

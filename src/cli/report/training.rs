@@ -22,7 +22,9 @@ pub(super) fn render(page: &Page<'_>) -> String {
         .map_or_else(|| (PLACEHOLDER.to_owned(), PLACEHOLDER.to_owned()), |(from, to)| (month(from), month(to)));
     let configs: Vec<_> = basis.configs.values().filter_map(|used| used.text.as_deref()).collect();
     let mut names: Vec<_> = total.product_tokens.iter().map(|token| literal(token)).collect();
-    names.extend(agents(page).iter().map(|agent| format!("User-Agent \"{}\"", literal(agent))));
+    let (agents, are_more) = agents(page);
+    names.extend(agents.iter().map(|agent| format!("User-Agent \"{}\"", literal(agent))));
+    names.extend(are_more.then(|| "perhaps more User-Agents".to_owned()));
     names.extend(operator(basis).map(|contact| format!("contact: {}", literal(&contact))));
     let uses =
         total.purposes.iter().map(|(purpose, count)| format!("{} ({})", literal(purpose), counted(*count, "request")));

@@ -64,7 +64,7 @@ pub(in crate::config) fn variables(
         };
         let key = keys.to_ascii_lowercase().replace("__", ".");
         match unknown(all_keys, &key) {
-            // Where a value is not UTF-8, it gets replacement characters, which most keys refuse.
+            // Where a value is not UTF-8, it gets replacement characters, which `overlay` refuses.
             None => variables.push(KeyArgument { value: value.to_string_lossy().into_owned(), name, key }),
             Some(hint) => {
                 let hint = if is_service_link(keys) { SERVICE_LINK.to_owned() } else { hint };
@@ -113,6 +113,10 @@ pub(in crate::config) fn overlay(
 ) {
     for variable in variables {
         let (at, path) = (ConfigPlace::Variable(variable.name.as_str().into()), variable.path());
+        if variable.value.contains(char::REPLACEMENT_CHARACTER) {
+            faults.push(&at, Complaint::new("the value is not UTF-8", "write it in UTF-8"));
+            continue;
+        }
         let open = (1..path.len())
             .find(|depth| matches!(&all_keys.along(&path[..*depth]).value, Value::Map(keys) if keys.is_empty()));
         if let Some(depth) = open {

@@ -104,7 +104,7 @@ Disallow: /star
             Ruling::Report(_) => "report".into(),
             Ruling::Refuse(why) => match (&*why, why.to_string()) {
                 (Refusal::UsageDisallowed { preference: said, .. }, text) => {
-                    let token = text.split_once(" for ").and_then(|(_, rest)| rest.split_once(':')).unwrap().0;
+                    let token = text.split_once("`, for ").and_then(|(_, rest)| rest.split_once(':')).unwrap().0;
                     format!("{token} @{} {}: {}", said.line, said.key, said.value)
                 }
                 _ => why.slug().into(),

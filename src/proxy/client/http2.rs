@@ -187,7 +187,8 @@ async fn exchange(
         published(&proxy, &shared.peer, parts.method.as_str(), parts.uri.path().as_bytes(), Some(authority))
     {
         let (nothing, answered) = (Unread { is_head, ..Unread::default() }, Outcome::Answered(answer));
-        return answer_unread(&proxy, &nothing, answered, &shared.peer, began, &mut client, &mut timer).await;
+        answer_unread(&proxy, &nothing, answered, &shared.peer, began, &mut client, &mut timer).await;
+        return client.finish().await;
     }
     let settings = proxy.settings.load_full();
     let limit = usize::try_from(settings.limits.max_header_size).unwrap_or(usize::MAX);

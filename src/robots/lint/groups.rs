@@ -65,7 +65,6 @@ fn pace_between_agents(group: &[OutlineEntry], findings: &mut Findings<'_>) {
 }
 
 fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
-    let is_rule = |entry: &OutlineEntry| matches!(entry.key, RecordKey::Allow | RecordKey::Disallow);
     let said = |entry: &OutlineEntry| {
         !matches!(
             entry.key,
@@ -73,7 +72,7 @@ fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
         )
     };
     let Some(first) = group.first() else { return };
-    if !group.iter().any(|entry| is_rule(entry) || said(entry)) {
+    if !group.iter().any(said) {
         let hint = "add the missing rules; if everything should be allowed, write `Disallow:` without a path";
         let message = "the group has no rules, so everything is allowed";
         findings.warn("no-rules", (first, &first.value), message, hint, None);

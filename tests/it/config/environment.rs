@@ -278,3 +278,13 @@ fn fault_in_an_argument_names_the_argument() {
         assert!(error.starts_with(&format!("error: {told}")), "{error}");
     }
 }
+
+#[test]
+fn variable_that_is_not_utf8_is_a_fault() {
+    use std::os::unix::ffi::OsStringExt;
+
+    let variable = (OsString::from("POLITELY_STORE__DIRECTORY"), OsString::from_vec(b"/srv/caf\xe9".to_vec()));
+    let fault = Settings::load(None, [variable]).unwrap_err().to_string();
+    let expected = "error: the value is not UTF-8\n  --> POLITELY_STORE__DIRECTORY\nhint: write it in UTF-8";
+    assert_eq!(fault, expected);
+}

@@ -537,8 +537,10 @@ async fn html_report_escapes_untrusted_text() {
 #[tokio::test]
 async fn training_summary_contains_recorded_data_and_leaves_other_fields_empty() {
     let asked_of = |number: u8, user: &str, bytes: u32| {
-        let more =
-            json!({ "user": user, "purpose": ["ai-train"], "product_tokens": ["examplebot"], "bytes_out": bytes });
+        let more = json!({
+            "user": user, "purpose": ["ai-train"], "product_tokens": ["examplebot"], "bytes_out": bytes,
+            "agent": format!("Bot/{number}"),
+        });
         asked(number, &format!("https://www.site-{number}.co.uk/"), &more)
     };
     let mut lines: Vec<_> = (0..20).map(|number| asked_of(number, "anna", 1000 + u32::from(number))).collect();
@@ -548,7 +550,8 @@ async fn training_summary_contains_recorded_data_and_leaves_other_fields_empty()
     let directory = chain(&lines);
     let summary = report(directory.path(), &["--format", "training-summary", "--user", "anna"]).await.stdout;
     for said in [
-        "- If yes, specify crawler name(s)/identifier(s): examplebot\n",
+        "- If yes, specify crawler name(s)/identifier(s): examplebot, User-Agent \"Bot/0\", ",
+        "User-Agent \"Bot/9\", perhaps more User-Agents\n",
         "- Purposes of the crawler(s): as declared: ai-train (20 requests), no purpose declared (1 request); \\[…\\]\n",
         "- Period of data collection: from 11/2022 to 11/2022\n".replace("2022", "2026").as_str(),
         "below: 2 of 20, the top 10 % by the size of the content",

@@ -70,13 +70,15 @@ fn introduction(page: &Page<'_>, out: &mut String) {
     selected.extend(selection.user.iter().map(|user| format!("user {}", escape(user))));
     selected.extend(selection.purpose.iter().map(|purpose| format!("declared use {}", escape(purpose.as_str()))));
     let crawlers = total.product_tokens.iter().map(|token| escape(token));
+    let (agents, are_more) = agents(page);
+    let agents = agents.into_iter().map(escape).chain(are_more.then(|| "perhaps more".to_owned()));
     for (name, values) in [
         ("Operator", vec![contact]),
         ("Instance", instances.collect()),
         ("Period", period),
         ("Selected", selected),
         ("Crawlers", crawlers.collect()),
-        ("User-Agents that sites saw", agents(page).iter().map(|agent| escape(agent)).collect()),
+        ("User-Agents that sites saw", agents.collect()),
         ("Created", vec![time(page.made)]),
     ] {
         if !values.is_empty() {
