@@ -1,15 +1,15 @@
 //! Requests to a running proxy's admin address.
 
+use super::http_client::connect;
 use super::running_file::{self, RunningProxy};
-use super::tcp_table::listener_owner;
+use super::tcp_table::peer_owner;
 use super::{CommandError, ConfigArg, Explained, Format, http_client};
-use crate::config::{AdminToken, ListenAddress, as_line, read_argument};
+use crate::config::{AdminToken, ListenAddress, Settings, as_line, controller, read_argument};
 use crate::policy::Authority;
 use rustix::process::geteuid;
 use serde_json::Value;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,14 +38,37 @@ pub(super) struct AdminAnswer {
 }
 
 /// The token to send: `None` if the proxy needs none, `Err` with the reason if it cannot be sent.
-type ShownToken = Result<Option<String>, String>;
+type ShownToken = Result<Option<Token>, String>;
+
+/// A token, and who may receive it.
+struct Token {
+    text: String,
+    /// The user (uid) of the proxies that accept it. `None`: the operator has named the token's file.
+    made_by: Option<u32>,
+}
+
+impl Token {
+    /// The text, unless a process of another user is at the other end: while no proxy runs, any user can listen at its address.
+    ///
+    /// # Errors
+    /// The reason why the token is not sent.
+    fn for_peer(self, stream: &TcpStream) -> Result<String, String> {
+        let Some(made_by) = self.made_by else { return Ok(self.text) };
+        match peer_owner(stream).filter(|owner| ![made_by, 0, geteuid().as_raw()].contains(owner)) {
+            Some(user) => Err(format!("its token is not sent to a process of the user {user}")),
+            None => Ok(self.text),
+        }
+    }
+}
 
 impl AdminArgs {
     pub fn ask(&self, method: &str, target: &str) -> Result<AdminAnswer, CommandError> {
         let (address, token) = self.address_and_token()?;
+        let failed = |error: io::Error| no_answer_error(address, &error);
+        let stream = connect(address).map_err(failed)?;
+        let token = token.and_then(|token| token.map(|token| token.for_peer(&stream)).transpose());
         let shown = token.as_ref().ok().and_then(Option::as_deref);
-        let (status, body) =
-            exchange(address, method, target, shown).map_err(|error| no_answer_error(address, &error))?;
+        let (status, body) = exchange(stream, method, target, shown).map_err(failed)?;
         match (status, token) {
             (401, Err(why)) => Err(CommandError::usage(
                 format!("the proxy requires its token, and {why}"),
@@ -62,27 +85,26 @@ impl AdminArgs {
     /// Whether the proxy accepts requests. Needs no token.
     pub fn is_ready(&self) -> Result<bool, CommandError> {
         let (address, _) = self.address_and_token()?;
-        let answered = answer(address, "GET", "/readyz", None).map_err(|error| no_answer_error(address, &error))?;
-        Ok(answered.0 == 200)
+        let answered = connect(address).and_then(|stream| answer(stream, "GET", "/readyz", None));
+        Ok(answered.map_err(|error| no_answer_error(address, &error))?.0 == 200)
     }
 
     /// The address to ask, and the token to send.
     fn address_and_token(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
         // Prefers the actual address of a running proxy to the configured one: the configuration file may have changed, and our environment
         // may differ from the proxy's.
-        let running = RunningProxy::find(&running_file::directory(), self.config.path().as_deref());
-        let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
-        let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
+        let running = running(&self.config);
+        let running = running.filter(|(address, _)| self.admin.is_none_or(|given| given == *address));
         let (address, shown) = match running {
-            Some(RunningProxy { admin, token: Some(token) }) => (admin, Ok(Some(token))),
+            Some((address, Some(token))) => (address, Ok(Some(token))),
             // The proxy may have stored a token since its running file was written.
-            Some(RunningProxy { admin, token: None }) => {
-                (admin, self.asked_by_configuration().map_or(Ok(None), |(_, shown)| shown))
+            Some((address, None)) => {
+                (address, self.config.load().map_or(Ok(None), |settings| own_token(&settings, address, false)))
             }
             None => self.asked_by_configuration()?,
         };
-        let shown = if self.token_file.is_some() { Ok(token(self.token_file.as_deref())?) } else { shown };
-        Ok((address, shown))
+        let given = token(self.token_file.as_deref())?;
+        Ok((address, given.map_or(shown, |text| Ok(Some(Token { text, made_by: None })))))
     }
 
     /// The address and token according to the configuration. Used if no running proxy is known.
@@ -96,9 +118,9 @@ impl AdminArgs {
                 CommandError { message: format!("{}\n{NOBODY_RUNS}", message.trim_end()), code }
             })?,
         };
-        let (address, is_given) = match (self.admin, &settings.admin.address) {
-            (Some(address), _) => (address, true),
-            (None, Some(ListenAddress::Socket(address))) => (reachable(*address), false),
+        let address = match (self.admin, &settings.admin.address) {
+            (Some(address), _) => address,
+            (None, Some(ListenAddress::Socket(address))) => reachable(*address),
             (None, Some(ListenAddress::Inherited(_)) | None) => {
                 return Err(CommandError::usage(
                     "the configuration has no admin address to connect to",
@@ -106,17 +128,27 @@ impl AdminArgs {
                 ));
             }
         };
-        let file = AdminToken::of(&settings);
-        let shown = file.path.display();
-        let token = match may_send_own_token(address, is_given, file.is_configured) {
-            false => Err(format!("the token in {shown} is not sent to an address on another machine")),
-            true => match foreign_listener(address, &file) {
-                Some(user) => Err(format!("the token in {shown} is not sent to a process of the user {user}")),
-                None => file.read().map(Some).map_err(|error| format!("{shown} cannot be read: {error}")),
-            },
-        };
-        Ok((address, token))
+        Ok((address, own_token(&settings, address, self.admin.is_some())))
     }
+}
+
+/// The token of the configured proxy, if it may be sent to this address. `is_given`: the address is not the configured one.
+fn own_token(settings: &Settings, address: SocketAddr, is_given: bool) -> ShownToken {
+    let file = AdminToken::of(settings);
+    let shown = file.path.display();
+    if !may_send_own_token(address, is_given, file.is_configured) {
+        return Err(format!("the token in {shown} is not sent to an address on another machine"));
+    }
+    let text = file.read().map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    let directory = file.path.parent().filter(|_| !file.is_configured);
+    Ok(Some(Token { text, made_by: directory.and_then(controller) }))
+}
+
+/// The address and token of the proxy that runs with this configuration. `None`: no such proxy is known.
+fn running(config: &ConfigArg) -> Option<(SocketAddr, Option<Token>)> {
+    let directory = running_file::directory();
+    let RunningProxy { admin, token } = RunningProxy::find(&directory, config.path().as_deref())?;
+    Some((reachable(admin), token.map(|text| Token { text, made_by: controller(&directory) })))
 }
 
 fn no_answer_error(address: SocketAddr, error: &io::Error) -> CommandError {
@@ -129,8 +161,10 @@ fn no_answer_error(address: SocketAddr, error: &io::Error) -> CommandError {
 
 /// Asks the proxy that runs with this configuration. `None`: no such proxy is known, or its answer is not 200.
 pub(super) fn ask_running(config: &ConfigArg, target: &str) -> Option<Value> {
-    let RunningProxy { admin, token } = RunningProxy::find(&running_file::directory(), config.path().as_deref())?;
-    let (status, body) = exchange(reachable(admin), "GET", target, token.as_deref()).ok()?;
+    let (address, token) = running(config)?;
+    let stream = connect(address).ok()?;
+    let token = token.map(|token| token.for_peer(&stream)).transpose().ok()?;
+    let (status, body) = exchange(stream, "GET", target, token.as_deref()).ok()?;
     Some(body).filter(|_| status == 200)
 }
 
@@ -143,14 +177,6 @@ pub(super) fn segment(authority: &Authority) -> String {
 /// token's file.
 fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) -> bool {
     address.ip().to_canonical().is_loopback() || is_configured && !is_given
-}
-
-/// The user (uid) whose process listens at this local address, if that process cannot be the proxy that made this token. While no proxy
-/// runs, any user can listen there.
-fn foreign_listener(address: SocketAddr, token: &AdminToken) -> Option<u32> {
-    let owner = listener_owner(address).filter(|_| !token.is_configured)?;
-    let made_by = token.path.metadata().map_or(owner, |file| file.uid());
-    (owner != made_by && owner != 0 && owner != geteuid().as_raw()).then_some(owner)
 }
 
 pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
@@ -170,27 +196,23 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Value)> {
-    let (status, body) = answer(address, method, target, token)?;
+fn exchange(stream: TcpStream, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Value)> {
+    let (status, body) = answer(stream, method, target, token)?;
     let what = "the answer is not JSON, so this is not an admin address";
     let body = serde_json::from_slice(&body).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, what))?;
     Ok((status, body))
 }
 
-/// Asks the admin address; returns status and body.
-pub(super) fn answer(
-    address: SocketAddr,
-    method: &str,
-    target: &str,
-    token: Option<&str>,
-) -> io::Result<(u16, Vec<u8>)> {
+/// Asks the admin address at the other end; returns status and body.
+pub(super) fn answer(stream: TcpStream, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
+    let address = stream.peer_addr()?;
     let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     );
     // A refresh waits for the host's pace and for the origin.
     let patience = if target.ends_with("/refresh") { REFRESH } else { READ };
-    http_client::exchange(address, request.as_bytes(), patience, LONGEST)
+    http_client::exchange(stream, request.as_bytes(), patience, LONGEST)
 }
 
 const NOBODY_RUNS: &str = "hint: no running proxy was found for this file, and without a valid file its admin address is unknown; pass `--admin ADDR`";

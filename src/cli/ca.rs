@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use crate::config::{ListenAddress, Settings, state_directory};
+use crate::config::{ListenAddress, Settings, refuse_foreign, state_directory};
 use crate::policy::Host;
 use crate::tls::{Ca, ca, roots, secret_file};
 
@@ -213,6 +213,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
             (state_directory().join("from").join(folder(&remote.name)), remote.ca_pem, remote.proxy)
         }
     };
+    refuse_foreign(&directory)?;
     secret_file::directory(&directory)?;
     let roots = roots::configured(&settings)?;
     let told = TrustFiles {

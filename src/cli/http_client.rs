@@ -5,20 +5,23 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Sends a request; returns the status and the body, of at most `most` bytes. `patience`: maximum time for the answer, once connected.
-pub(super) fn exchange(
-    address: SocketAddr,
-    request: &[u8],
-    patience: Duration,
-    most: usize,
-) -> io::Result<(u16, Vec<u8>)> {
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
+pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
         // Distinguishes a failed connection from a late answer: if there is no connection, probably no proxy listens at the address.
         io::ErrorKind::TimedOut => {
             io::Error::new(io::ErrorKind::NotConnected, format!("no connection within {} s", CONNECT.as_secs()))
         }
         _ => error,
-    })?;
+    })
+}
+
+/// Sends a request; returns the status and the body, of at most `most` bytes. `patience`: maximum time for the answer.
+pub(super) fn exchange(
+    mut stream: TcpStream,
+    request: &[u8],
+    patience: Duration,
+    most: usize,
+) -> io::Result<(u16, Vec<u8>)> {
     let until = Instant::now() + patience;
     stream.set_write_timeout(Some(patience))?;
     stream.write_all(request)?;

@@ -1,6 +1,6 @@
 //! Remembers the crawler of the last `politely run`, for `politely explain`.
 
-use crate::config::{private_directory, read_file, write_whole};
+use crate::config::{private_directory, read_ours, write_whole};
 use crate::robots::ProductToken;
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(super) fn remember(directory: &Path, product_tokens: &[ProductToken]) -> io:
 
 /// The product tokens stored in the state directory; empty if no run was stored.
 pub(super) fn product_tokens(directory: &Path) -> Vec<ProductToken> {
-    let kept = read_file(&directory.join(NAME)).unwrap_or_default();
+    let kept = read_ours(&directory.join(NAME)).unwrap_or_default();
     String::from_utf8_lossy(&kept).lines().filter_map(|line| ProductToken::parse(line).ok()).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use super::CommandError;
 use super::admin_client::{LONGEST, READ, answer, token};
-use super::http_client::exchange;
+use super::http_client::{connect, exchange};
 use crate::policy::Host;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -96,7 +96,7 @@ impl Asked<'_> {
         let request = format!(
             "GET http://{setup_host}/ca.pem HTTP/1.1\r\nHost: {setup_host}\r\n{shown}Connection: close\r\n\r\n"
         );
-        match exchange(address, request.as_bytes(), READ, LONGEST) {
+        match connect(address).and_then(|stream| exchange(stream, request.as_bytes(), READ, LONGEST)) {
             Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(RemoteProxy {
                 name: self.name.clone(),
                 ca_pem: String::from_utf8_lossy(&pem).into_owned(),
@@ -117,18 +117,19 @@ impl Asked<'_> {
 
     fn admin_at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         let failed = |came, error: &dyn Display| Failed { came, why: self.no_certificate_error(error) };
-        let get = |target| match answer(address, "GET", target, self.token.as_deref()) {
-            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(RequestStage::ToHttp, &error)),
-            Ok((401, _)) => Err(Failed {
-                came: RequestStage::ToProxy,
-                why: CommandError::usage(
-                    "the proxy requires a token",
-                    "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
-                ),
-            }),
-            Ok((status, _)) => Err(failed(RequestStage::ToHttp, &format!("status {status} for {target}"))),
-            Err(error) => Err(failed(RequestStage::Nowhere, &error)),
-        };
+        let get =
+            |target| match connect(address).and_then(|stream| answer(stream, "GET", target, self.token.as_deref())) {
+                Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(RequestStage::ToHttp, &error)),
+                Ok((401, _)) => Err(Failed {
+                    came: RequestStage::ToProxy,
+                    why: CommandError::usage(
+                        "the proxy requires a token",
+                        "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
+                    ),
+                }),
+                Ok((status, _)) => Err(failed(RequestStage::ToHttp, &format!("status {status} for {target}"))),
+                Err(error) => Err(failed(RequestStage::Nowhere, &error)),
+            };
         let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
         let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
         let proxy = proxy.and_then(|(how, proxy)| {

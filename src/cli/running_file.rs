@@ -1,7 +1,7 @@
 //! The file by which `status`, `refresh` and `reload` find a running proxy. It contains the proxy's actual admin address and token,
 //! whatever the configuration says now. `serve` keeps it locked while it runs, so that a file left over by a kill is ignored.
 
-use crate::config::{give_to_owner, is_same, open_ours, private_directory, read_whole, state_directory, unnamed};
+use crate::config::{is_same, open_ours, private_directory, read_whole, state_directory, unnamed};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
@@ -36,7 +36,6 @@ impl RunningProxy {
         let mut file = unnamed(directory)?;
         file.as_file().lock()?;
         serde_json::to_writer(&mut file, self)?;
-        give_to_owner(file.as_file(), directory)?;
         let file = file.persist(&path).map_err(|error| error.error)?;
         Ok(RunningFile { path, file })
     }

@@ -1,6 +1,6 @@
 //! The TCP sockets of this machine, as `/proc/net/tcp` lists them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::Path;
 
 pub struct TcpRow {
@@ -64,15 +64,18 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
 }
 
-/// The user (uid) whose process listens at this address. Callers send no secrets to a process of another user, who may have taken a free
-/// port. `None`: no process listens there, or its user is unknown.
-pub fn listener_owner(address: SocketAddr) -> Option<u32> {
-    owner_in(&table(), address)
+/// The user (uid) whose process is at the other end of this connection. Callers send no secrets to a process of another user, who may have
+/// taken a free port. `None`: the process is not on this machine, or its user is unknown.
+pub fn peer_owner(stream: &TcpStream) -> Option<u32> {
+    let (peer, local) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+    owner_in(&table(), peer, local)
 }
 
-/// The owner according to one table.
-fn owner_in(table: &str, address: SocketAddr) -> Option<u32> {
-    rows(table).find(|row| row.listens_at(address)).map(|row| row.user)
+/// The owner according to one table, which lists listeners first. A connection that was not accepted yet has no owner, but a listener.
+fn owner_in(table: &str, peer: SocketAddr, local: SocketAddr) -> Option<u32> {
+    let (peer, local) = [peer, local].map(|it| SocketAddr::new(it.ip().to_canonical(), it.port())).into();
+    let accepted = rows(table).find(|row| (row.local, row.remote) == (peer, local) && row.user != 0);
+    accepted.or_else(|| rows(table).find(|row| row.listens_at(peer))).map(|row| row.user)
 }
 
 const LISTEN: &str = "0A";
@@ -83,7 +86,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn listener_owner_is_read_from_the_tcp_table() {
+    fn owner_of_the_other_end_is_read_from_the_tcp_table() {
         let word = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
         let (local, none) = (word([127, 0, 0, 1]), "00000000");
         let mapped = format!("{none}{none}{}{local}", word([0, 0, 255, 255]));
@@ -94,6 +97,7 @@ mod tests {
              2: {none}:0C3B {none}:0000 0A 00000000:00000000 00:00000000 00000000  1002        0 1 1\n\
              3: {mapped}:0C3C {none}{none}{none}{none}:0000 0A 00000000:00000000 00:00000000 00000000  1003        0 1 1\n"
         );
+        let from = "127.0.0.9:9".parse().unwrap();
         for (address, owner) in [
             ("127.0.0.1:3129", Some(1000)),
             ("127.0.0.2:3129", None),
@@ -102,12 +106,16 @@ mod tests {
             ("127.0.0.1:3132", Some(1003)),
             ("[::ffff:127.0.0.1]:3129", Some(1000)),
         ] {
-            assert_eq!(owner_in(&table, address.parse().unwrap()), owner, "{address}");
+            assert_eq!(owner_in(&table, address.parse().unwrap(), from), owner, "{address}");
         }
+        // The user who accepted the connection counts, even if another has listened since.
+        let accepted = format!("{table}4: {local}:0C39 {local}:0009 01 0:0 0:0 0 1004 0 1 1\n");
+        let from = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(owner_in(&accepted, "127.0.0.1:3129".parse().unwrap(), from), Some(1004));
     }
 
     #[test]
-    fn listener_owner_of_our_own_port_is_our_user() {
+    fn owner_of_our_own_listener_is_our_user() {
         let ours = Some(rustix::process::geteuid().as_raw());
         for at in ["127.83.1.9:0", "[::1]:0", "0.0.0.0:0"] {
             let Ok(listener) = TcpListener::bind(at) else { continue };
@@ -115,9 +123,7 @@ mod tests {
             if address.ip().is_unspecified() {
                 address.set_ip([127, 83, 1, 9].into());
             }
-            assert_eq!(listener_owner(address), ours, "{at}");
+            assert_eq!(peer_owner(&TcpStream::connect(address).unwrap()), ours, "{at}");
         }
-        // An address that no test uses: a closed socket may still be open in a process that another test has just forked.
-        assert_eq!(listener_owner("127.83.1.10:9".parse().unwrap()), None);
     }
 }

@@ -1,11 +1,11 @@
-//! Opens regular files at configured paths, and our own files, which root gives to the owner of their directory. Finds the default
-//! directories.
+//! Opens regular files at configured paths, and our own files. Finds the default directories.
 
+use super::foreign::{is_ours, refuse_foreign};
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions, metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,18 +17,14 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), path, 0)
 }
 
-/// Like [`open_file`], with these options, for a file of ours. Root, who may use another user's directory (`sudo -E`), follows no symbolic
-/// link there, and gives the file to the directory's owner. Sets the file's mode to 0600.
+/// Like [`open_file`], with these options, for a file of ours. Sets the file's mode to 0600.
 ///
 /// # Errors
-/// As [`open_file`]; or the file is a symbolic link, and we are root; or the file is another user's.
+/// As [`open_file`] and [`refuse_foreign`]; or the file is a symbolic link, and we are root; or the file is another user's.
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    refuse_foreign(path)?;
     let file = open_with(options, path, own_flags())?;
-    if let Some(directory) = path.parent() {
-        check_owner(&file, directory)?;
-        // If the system does not let root change owners, the file stays root's.
-        let _ = give_to_owner(&file, directory);
-    }
+    check_owner(&file)?;
     if file.metadata()?.is_file() {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
@@ -55,6 +51,7 @@ pub fn open_lock(directory: &Path) -> io::Result<File> {
 
 /// Opens a lock file of another name, as [`open_lock`] does.
 pub fn open_lock_file(path: &Path) -> io::Result<File> {
+    refuse_foreign(path)?;
     let mut options = OpenOptions::new();
     let opened = open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), path);
     opened.map_err(|error| lock_open_error(path, error))
@@ -67,7 +64,9 @@ pub fn open_lock_file(path: &Path) -> io::Result<File> {
 pub fn check_lock(directory: &Path) -> io::Result<()> {
     let path = directory.join(LOCK);
     let opened = open_with(OpenOptions::new().read(true).write(true), &path, own_flags());
-    let checked = opened.and_then(|file| check_owner(&file, directory)).map_err(|error| lock_open_error(&path, error));
+    // Root may check the configuration of another user's proxy.
+    let check = |file: File| if is_ours(&file.metadata()?, directory) { Ok(()) } else { check_owner(&file) };
+    let checked = opened.and_then(check).map_err(|error| lock_open_error(&path, error));
     checked.or_else(|error| if error.kind() == io::ErrorKind::ResourceBusy { Err(error) } else { Ok(()) })
 }
 
@@ -81,18 +80,17 @@ fn lock_open_error(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// Checks that a file in this directory belongs to us or, if we are root, to the directory's owner, and that it has only one name. Anybody
-/// may have put a file, or a hard link to a file elsewhere, into a directory such as /tmp.
+/// Checks that a file belongs to us, and that it has only one name. Anybody may have put a file, or a hard link to a file elsewhere, into a
+/// directory such as /tmp.
 ///
 /// # Errors
 /// The file is another user's, has several names, or cannot be inspected.
-pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
-    let (it, me) = (file.metadata()?, rustix::process::geteuid());
-    let is_owners = || me.is_root() && fs::metadata(directory).is_ok_and(|directory| it.uid() == directory.uid());
+fn check_owner(file: &File) -> io::Result<()> {
+    let it = file.metadata()?;
     if it.is_file() && it.nlink() > 1 {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it has a second name (a hard link)"));
     }
-    if it.is_file() && it.uid() != me.as_raw() && !is_owners() {
+    if it.is_file() && it.uid() != rustix::process::geteuid().as_raw() {
         return Err(foreign_file_error());
     }
     Ok(())
@@ -117,12 +115,6 @@ pub fn open_private(path: &Path) -> io::Result<(File, Option<u32>)> {
 pub fn open_ours(path: &Path, directory: &Path) -> io::Result<File> {
     let file = open_file(path)?;
     if is_ours(&file.metadata()?, directory) { Ok(file) } else { Err(foreign_file_error()) }
-}
-
-/// Whether a file belongs to us, or to the owner of this directory. Anybody who may write to the directory may have put other files there.
-pub fn is_ours(file: &Metadata, directory: &Path) -> bool {
-    let owner = metadata(directory).map(|directory| directory.uid());
-    file.uid() == rustix::process::geteuid().as_raw() || owner.is_ok_and(|owner| file.uid() == owner)
 }
 
 /// Logs a warning about files that are not ours. `what`: the kind of content that they should have, for the message.
@@ -182,16 +174,15 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
 }
 
 fn create_private(path: &Path) -> io::Result<()> {
-    let missing: Vec<_> = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    for made in missing.iter().rev() {
-        give_to_owner(&File::open(made)?, &made.parent().map_or_else(PathBuf::new, |above| above.join(".")))?;
+    if !path.exists() {
+        refuse_foreign(path)?;
     }
-    Ok(())
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Removes our temporary files that are a day old or older, if nobody else can write to the directory.
 fn remove_abandoned(directory: &Path) -> io::Result<()> {
+    refuse_foreign(directory)?;
     if metadata(directory)?.mode() & 0o022 != 0 {
         return Ok(());
     }
@@ -228,18 +219,6 @@ pub fn warn_of_others(directory: &Path, what: &str) {
     }
 }
 
-/// Gives a file that root created to the owner of its directory, such as a service's user, who must be able to read it.
-///
-/// # Errors
-/// The directory cannot be inspected, or the system does not let root change owners.
-pub fn give_to_owner(file: &File, directory: &Path) -> io::Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    let directory = fs::metadata(directory)?;
-    fchown(file, Some(directory.uid()), Some(directory.gid()))
-}
-
 fn choose_cache(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -270,22 +249,45 @@ const MACHINE: &str = "/var/lib/politely";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{unnamed, write_once, write_whole};
     use std::os::unix::fs::{chown, symlink};
     use std::time::SystemTime;
 
     #[test]
-    fn root_does_not_follow_links_in_directories_of_other_users() {
+    fn root_does_not_follow_links() {
         let home = tempfile::tempdir().unwrap();
-        let (link, target, file) = (home.path().join("link"), home.path().join("target"), home.path().join("file"));
+        let (link, target) = (home.path().join("link"), home.path().join("target"));
         symlink(&target, &link).unwrap();
         let is_root = rustix::process::geteuid().is_root();
-        if is_root {
-            chown(home.path(), Some(61184), Some(61184)).unwrap();
-        }
         let open = |path: &Path| open_own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
         assert_eq!((open(&link).is_err(), target.exists()), (is_root, !is_root));
-        let made = open(&file).unwrap().metadata().unwrap();
-        assert_eq!(made.uid(), home.path().metadata().unwrap().uid());
+    }
+
+    /// That user could make root overwrite any file, by links or by exchanging directories.
+    #[test]
+    fn root_writes_nothing_in_a_directory_of_another_user() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        chown(home.path(), Some(61_184), None).unwrap();
+        let path = home.path().join("x");
+        let mut options = OpenOptions::new();
+        let errors = [
+            open_own(options.read(true).write(true).create(true).truncate(false), &path).map(drop),
+            open_lock(home.path()).map(drop),
+            private_directory(&path),
+            private_folder(&path),
+            write_whole(&path, b"", 0o600),
+            write_once(&path, b"").map(drop),
+            unnamed(home.path()).map(drop),
+        ];
+        for error in errors {
+            let said = error.unwrap_err().to_string();
+            assert!(said.contains("belongs to the user 61184: run this as that user"), "{said}");
+        }
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+        private_directory(home.path()).unwrap();
     }
 
     /// Anybody can put a file into a directory such as /tmp before we do.
@@ -307,8 +309,6 @@ mod tests {
             chown(&file, Some(61184), Some(61184)).unwrap();
             mode(&file, 0o666);
             assert_eq!(open(&file).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-            chown(home.path(), Some(61184), Some(61184)).unwrap();
-            open(&file).unwrap();
         }
     }
 
@@ -316,23 +316,13 @@ mod tests {
         choose(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()), root)
     }
 
-    /// An operator may use sudo to try a service first.
     #[test]
-    fn directory_created_by_root_belongs_to_the_owner_of_its_parent() {
+    fn private_directory_is_created_for_its_owner_only() {
         let home = tempfile::tempdir().unwrap();
         let made = home.path().join("one/two");
         private_directory(&made).unwrap();
         private_directory(&made).unwrap();
         assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(home.path(), Some(61_184), Some(61_185)).unwrap();
-            let made = home.path().join("three/four");
-            private_directory(&made).unwrap();
-            for made in [made.parent().unwrap(), &made] {
-                let made = fs::metadata(made).unwrap();
-                assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (61_184, 61_185, 0o700));
-            }
-        }
     }
 
     #[test]

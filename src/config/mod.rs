@@ -8,6 +8,7 @@ mod changes;
 mod comparison;
 mod display;
 mod files;
+mod foreign;
 mod host_policy;
 mod hosts;
 mod instance;
@@ -30,12 +31,10 @@ pub(crate) use byte_lock::control_lock;
 pub use changes::Changes;
 pub use display::withheld_variables;
 pub(crate) use files::{
-    LOCK, NO_LOCK, check_lock, check_owner, is_at, is_ours, is_same, open_file, open_lock, open_lock_file, open_ours,
-    open_own, open_private,
+    LOCK, NO_LOCK, check_lock, is_at, is_same, open_file, open_lock, open_lock_file, open_ours, open_own, open_private,
 };
-pub use files::{
-    cache_directory, give_to_owner, private_directory, private_folder, state_directory, warn_of_foreign, warn_of_others,
-};
+pub use files::{cache_directory, private_directory, private_folder, state_directory, warn_of_foreign, warn_of_others};
+pub(crate) use foreign::{controller, is_ours, refuse_foreign};
 pub use host_policy::HostPolicy;
 pub use hosts::Hosts;
 pub use instance::{instance_name, keep_instance_name};

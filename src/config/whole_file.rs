@@ -1,6 +1,7 @@
 //! Reads whole files, up to a length that no valid file exceeds, and writes whole files atomically.
 
-use super::files::{UNNAMED, give_to_owner, open_file, open_ours, private_directory};
+use super::files::{UNNAMED, open_file, open_ours, private_directory};
+use super::foreign::refuse_foreign;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -63,10 +64,7 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if open_ours(path, above(path)).and_then(is_done).unwrap_or(false) {
         return Ok(());
     }
-    let file = beside(path, content, |file| {
-        file.set_permissions(Permissions::from_mode(mode))?;
-        give_to_owner(file, above(path))
-    })?;
+    let file = beside(path, content, |file| file.set_permissions(Permissions::from_mode(mode)))?;
     file.persist(path)?;
     File::open(above(path))?.sync_all()
 }
@@ -78,6 +76,7 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 /// The file does not exist, or cannot be written.
 pub fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
     let path = path.canonicalize()?;
+    refuse_foreign(above(&path))?;
     let found = path.metadata()?;
     let file = beside(&path, content, |file| {
         fchown(file, Some(found.uid()), Some(found.gid()))?;
@@ -98,7 +97,7 @@ pub fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
 /// The file cannot be created.
 pub fn write_once(path: &Path, content: &[u8]) -> io::Result<bool> {
     private_directory(above(path))?;
-    match beside(path, content, |file| give_to_owner(file, above(path)))?.persist_noclobber(path) {
+    match beside(path, content, |_| Ok(()))?.persist_noclobber(path) {
         Ok(_) => File::open(above(path))?.sync_all().map(|()| true),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error.error),
@@ -118,8 +117,9 @@ fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result
 /// A temporary file in this directory, readable by its owner only; removed unless it is renamed.
 ///
 /// # Errors
-/// The file cannot be created.
+/// The file cannot be created; or as [`refuse_foreign`].
 pub fn unnamed(directory: &Path) -> io::Result<NamedTempFile> {
+    refuse_foreign(directory)?;
     Builder::new().prefix(UNNAMED).tempfile_in(directory)
 }
 

@@ -2,7 +2,7 @@
 //! earlier ones are compressed. A file's name tells its age. A segment also contains the site files and configurations that its records
 //! refer to.
 
-use crate::config::{LOCK, give_to_owner, is_ours, is_same, open_ours};
+use crate::config::{LOCK, is_ours, is_same, open_ours};
 use crate::rfc3339;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
@@ -69,7 +69,6 @@ impl Stored {
         // Removes a file at this path first, as it may be another user's link.
         let _ = fs::remove_file(&new);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        give_to_owner(&file, new.parent().unwrap_or(Path::new(".")))?;
         let mut encoder = GzEncoder::new(file, LEVEL);
         let done = io::copy(&mut self.open()?, &mut encoder)
             .and_then(|_| encoder.finish())
@@ -123,8 +122,8 @@ impl Segment {
         let path = directory.join(file_name(number, began));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
         let mut segment = Segment { number, began, file, path, length: 0, is_torn: false };
-        let begun = give_to_owner(&segment.file, directory)
-            .and_then(|()| segment.append(first))
+        let begun = segment
+            .append(first)
             // After a failed fsync, only these lines record the loss: they must be on disk before the segment is used.
             .and_then(|()| segment.sync())
             // Makes the file's name durable as well.

@@ -1,6 +1,6 @@
 //! Ed25519 keys in files: read, created, and named by their thumbprint (RFC 8037, RFC 7638).
 
-use crate::config::{UnusableFile, open_private, read_whole};
+use crate::config::{UnusableFile, open_private, read_whole, refuse_foreign};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
@@ -56,7 +56,8 @@ impl SigningKey {
             };
             UnusableFile::new(format!("cannot create the signing key {}: {error}", path.display()), hint)
         };
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(unwritable)?;
+        let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let mut file = refuse_foreign(path).and_then(|()| create()).map_err(unwritable)?;
         let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());
         if let Err(error) = written {
             // An incomplete key is useless and would block the next attempt.

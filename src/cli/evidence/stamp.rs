@@ -1,7 +1,7 @@
 //! `politely evidence stamp`: gets a time stamp of the chain's head (RFC 3161 §3.4). Plain HTTP suffices, as the answer is signed.
 
 use super::source::{EvidenceArg, authorities, unreadable};
-use crate::cli::http_client::exchange;
+use crate::cli::http_client::{connect, exchange};
 use crate::cli::{CommandError, Explained, print};
 use crate::evidence::{MOST_RESPONSE, Stamp, check, digits, query, verify};
 use crate::rfc3339;
@@ -81,7 +81,7 @@ fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
         if left.is_zero() {
             break;
         }
-        match exchange(address, &request, left, MOST_RESPONSE as usize) {
+        match connect(address).and_then(|stream| exchange(stream, &request, left, MOST_RESPONSE as usize)) {
             Ok((200, body)) => return Ok(body),
             Ok((status, _)) => return Err(io::Error::other(format!("it answers with status {status}"))),
             Err(error) => failed = error,

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use tempfile::NamedTempFile;
 
+use crate::config::refuse_foreign;
 use crate::tls::{Ca, Trusted};
 use own_entries::{PREFIX, remove_each};
 
@@ -196,6 +197,14 @@ fn uninstall_firefox(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcom
         )
     });
     removed.into_iter().chain(failed).collect()
+}
+
+/// Fails if root would have to trust another user: a browser's database names libraries for certutil to load, and keytool is a program.
+fn left_alone(place: &Path) -> Result<(), TrustOutcome> {
+    refuse_foreign(place).map_err(|error| {
+        let hint = "`politely ca install` as that user makes that user's programs trust the authority";
+        TrustOutcome::failed(format!("{} is left alone: {error}", place.display()), hint)
+    })
 }
 
 /// Reports a store that cannot be read, and may contain an entry of ours.

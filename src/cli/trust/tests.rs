@@ -625,24 +625,27 @@ fn install_without_only_visits_every_store() {
     assert!(Path::new("/usr/sbin").is_absolute() && UserMachine::here().path.contains(&PathBuf::from("/usr/sbin")));
 }
 
-/// Root works for a user, as with `sudo -E`.
+/// As with `sudo -E`. A database names libraries that certutil loads.
 #[test]
-fn database_made_by_root_belongs_to_the_user() {
+fn root_leaves_databases_of_other_users_alone() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: this needs root");
     }
     let fake = Fake::new();
     fake.tool("chromium", "");
-    fake.tool(
-        "certutil",
-        r#"case "$*" in *-N*) for a; do :; done; cd "${a#sql:}" && touch cert9.db key4.db pkcs11.txt;; *-L*) exit 1;; esac"#,
-    );
+    fake.tool("certutil", "");
+    fake.tool("java", "");
+    fake.tool("keytool", "");
     let home = fake.at("home");
-    fs::create_dir(&home).unwrap();
+    fs::create_dir_all(home.join(".pki/nssdb")).unwrap();
+    fs::write(home.join(".pki/nssdb/cert9.db"), "").unwrap();
     std::os::unix::fs::chown(&home, Some(1234), Some(1234)).unwrap();
-    fake.machine.install(&fake.ca, &[StoreKind::Browsers]).unwrap();
-    for name in ["", "/nssdb", "/nssdb/cert9.db", "/nssdb/key4.db", "/nssdb/pkcs11.txt"] {
-        let found = home.join(format!(".pki{name}")).metadata().unwrap();
-        assert_eq!((found.uid(), found.gid(), found.mode() & 0o077), (1234, 1234, 0), "{name}");
+    for told in [fake.install(StoreKind::Browsers), fake.uninstall(StoreKind::Browsers)] {
+        let why = "/home/.pki/nssdb is left alone: root does not write here, as";
+        assert!(told.iter().any(|step| step.contains(why)), "{told:?}");
     }
+    std::os::unix::fs::chown(fake.at("bin/keytool"), Some(1234), Some(1234)).unwrap();
+    let told = fake.install(StoreKind::Java);
+    assert!(told[0].contains("belongs to the user 1234"), "{told:?}");
+    assert_eq!(fake.calls(), "");
 }

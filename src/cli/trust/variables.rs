@@ -2,10 +2,10 @@
 //! env`. Existing values are kept and extended if a variable can hold several.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::firefox_policy;
@@ -160,7 +160,8 @@ fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
 /// PHP's directories of settings, with ours added. An empty element stands for the built-in directory.
 fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
     let own = directory.join("php");
-    fs::create_dir_all(&own).and_then(|()| fs::set_permissions(&own, Permissions::from_mode(0o755))).ok()?;
+    DirBuilder::new().recursive(true).mode(0o755).create(&own).ok()?;
+    fs::set_permissions(&own, Permissions::from_mode(0o755)).ok()?;
     let bundle = bundle.display();
     let settings = format!("openssl.cafile=\"{bundle}\"\ncurl.cainfo=\"{bundle}\"\n");
     write_whole(&own.join("politely.ini"), settings.as_bytes(), 0o644).ok()?;

@@ -1,10 +1,10 @@
 //! An instance's place in its fleet, kept across restarts: its name, and the peak number of connected instances. They are in the file
 //! `fleet` of the store's directory, which one process uses at a time; others have their own places.
 
-use crate::config::check_owner;
-use std::fs::{File, OpenOptions};
+use crate::config::{open_lock_file, private_directory};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -58,11 +58,8 @@ impl KeptPlace {
 /// # Errors
 /// The file cannot be opened, or another process has it.
 fn lock(directory: &Path) -> io::Result<(File, String)> {
-    std::fs::create_dir_all(directory)?;
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(directory.join("fleet"))?;
-    check_owner(&file, directory)?;
+    private_directory(directory)?;
+    let file = open_lock_file(&directory.join("fleet"))?;
     file.try_lock()?;
     let mut text = String::new();
     (&file).take(LONGEST).read_to_string(&mut text)?;

@@ -5,7 +5,7 @@
 use super::limit;
 use super::read_from::ReadFrom;
 use super::record_name::RecordName;
-use crate::config::{give_to_owner, is_at, open_own, unnamed};
+use crate::config::{is_at, open_own, unnamed};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -254,8 +254,6 @@ fn begin(path: &Path, buckets: u64) -> io::Result<NamedTempFile> {
     let mut file = unnamed(directory)?;
     file.write_all(&[&FORMAT[..], &buckets.to_le_bytes()].concat())?;
     file.as_file().set_len(length(buckets))?;
-    // If the system does not let root change the owner, root keeps the file.
-    let _ = give_to_owner(file.as_file(), directory);
     Ok(file)
 }
 

@@ -472,9 +472,8 @@ mod tests {
         }
     }
 
-    /// As root in another user's directory, as with `sudo -E`, the program gives the files that it creates there to that user.
     #[test]
-    fn link_in_the_place_of_the_lock_does_not_give_roots_file_away() {
+    fn root_creates_no_authority_in_a_directory_of_another_user() {
         use std::os::unix::fs::{MetadataExt, chown, symlink};
         if !rustix::process::geteuid().is_root() {
             return;
@@ -485,8 +484,10 @@ mod tests {
         chown(&directory, Some(61_184), None).unwrap();
         fs::write(&file, "").unwrap();
         symlink(&file, directory.join(".lock")).unwrap();
-        assert!(Ca::open_or_create(&directory).is_err());
+        let said = Ca::open_or_create(&directory).unwrap_err().to_string();
+        assert!(said.contains("belongs to the user 61184: run this as that user"), "{said}");
         assert_eq!(fs::metadata(&file).unwrap().uid(), 0);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! A file that the processes of a machine share, with byte-range locks, which the kernel releases when a process ends. The locks belong
 //! to the open file, so locks of one open file do not exclude each other.
 
-use crate::config::{check_owner, control_lock, give_to_owner, is_at, private_directory};
+use crate::config::{control_lock, is_at, open_lock_file, private_directory};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The open file; dropping it releases its locks.
@@ -21,16 +21,12 @@ impl MachineFile {
     /// clock and cache, each machine has its own file per boot.
     pub fn open(directory: &Path, name: &str) -> io::Result<Self> {
         private_directory(directory)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let is_shared_by_machines = NETWORK.contains(&rustix::fs::statfs(directory)?.f_type);
         let path = match String::from_utf8_lossy(&boot_id()).trim() {
             boot if is_shared_by_machines => directory.join(format!("{name}.{boot}")),
             _ => directory.join(name),
         };
-        let file = options.open(&path)?;
-        check_owner(&file, directory)?;
-        give_to_owner(&file, directory)?;
+        let file = open_lock_file(&path)?;
         Ok(Self { file, path })
     }
 

@@ -210,7 +210,7 @@ impl Machine {
         let is_there = self.is_shared() && self.file.as_ref().is_some_and(is_named);
         if !is_there && self.file.is_some() && !self.is_gone.swap(true, Ordering::Relaxed) {
             let why = "it was removed, or cannot be read any more";
-            warn(slots::FILE, &io::Error::new(io::ErrorKind::NotFound, why));
+            warn("the shared file of paces", &io::Error::new(io::ErrorKind::NotFound, why));
             if self.part().is_some() {
                 self.give_up();
             }
