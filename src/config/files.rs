@@ -1,6 +1,6 @@
 //! Opens regular files at configured paths, and our own files. Finds the default directories.
 
-use super::foreign::{is_ours, refuse_foreign};
+use super::foreign::{above, is_ours, refuse_foreign};
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions, metadata};
@@ -22,7 +22,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_file`] and [`refuse_foreign`]; or the file is a symbolic link, and we are root; or the file is another user's.
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    refuse_foreign(path)?;
+    refuse_foreign(above(path))?;
     let file = open_with(options, path, own_flags())?;
     check_owner(&file)?;
     if file.metadata()?.is_file() {
@@ -51,7 +51,7 @@ pub fn open_lock(directory: &Path) -> io::Result<File> {
 
 /// Opens a lock file of another name, as [`open_lock`] does.
 pub fn open_lock_file(path: &Path) -> io::Result<File> {
-    refuse_foreign(path)?;
+    refuse_foreign(above(path))?;
     let mut options = OpenOptions::new();
     let opened = open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), path);
     opened.map_err(|error| lock_open_error(path, error))

@@ -46,6 +46,11 @@ pub fn controller(directory: &Path) -> Option<u32> {
     }
 }
 
+/// The directory that contains this path.
+pub fn above(path: &Path) -> &Path {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn foreign_to_us(path: &Path) -> Option<ForeignPlace> {
     if !rustix::process::geteuid().is_root() {
         return None;

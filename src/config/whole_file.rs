@@ -1,7 +1,7 @@
 //! Reads whole files, up to a length that no valid file exceeds, and writes whole files atomically.
 
 use super::files::{UNNAMED, open_file, open_ours, private_directory};
-use super::foreign::refuse_foreign;
+use super::foreign::{above, refuse_foreign};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -121,10 +121,6 @@ fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result
 pub fn unnamed(directory: &Path) -> io::Result<NamedTempFile> {
     refuse_foreign(directory)?;
     Builder::new().prefix(UNNAMED).tempfile_in(directory)
-}
-
-fn above(path: &Path) -> &Path {
-    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Maximum number of bytes read from a file.
