@@ -74,11 +74,14 @@ pub fn check_lock(directory: &Path) -> io::Result<()> {
 /// Converts the error of opening this lock file: to `ResourceBusy` if something other than a file of ours is at its path.
 fn lock_open_error(path: &Path, error: io::Error) -> io::Error {
     let me = rustix::process::geteuid().as_raw();
-    let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
-    match path.symlink_metadata().is_ok_and(|it| !is_ours(it)) {
-        true => io::Error::new(io::ErrorKind::ResourceBusy, format!("{}: {error}", path.display())),
-        false => error,
-    }
+    let is_ours = |it: &Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
+    let why = match path.symlink_metadata() {
+        Ok(it) if it.is_symlink() => "it is a symbolic link".into(),
+        Ok(it) if it.is_dir() => "it is a directory".into(),
+        Ok(it) if !is_ours(&it) => error.to_string(),
+        _ => return error,
+    };
+    io::Error::new(io::ErrorKind::ResourceBusy, format!("{}: {why}", path.display()))
 }
 
 /// Checks that a file in this directory belongs to us or, if we are root, to the directory's owner, and that it has only one name. Anybody
@@ -272,6 +275,21 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{chown, symlink};
     use std::time::SystemTime;
+
+    #[test]
+    fn what_is_in_the_place_of_a_lock_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let [link, directory] = ["link", "directory"].map(|name| home.path().join(name));
+        symlink(&link, &link).unwrap();
+        fs::create_dir(&directory).unwrap();
+        for (path, what) in [(link, "it is a symbolic link"), (directory, "it is a directory")] {
+            let error = open_lock_file(&path).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (io::ErrorKind::ResourceBusy, format!("{}: {what}", path.display()))
+            );
+        }
+    }
 
     #[test]
     fn root_does_not_follow_links_in_directories_of_other_users() {
