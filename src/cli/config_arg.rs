@@ -40,8 +40,7 @@ impl ConfigArg {
     ) -> Result<(Settings, Layers), ConfigErrors> {
         arguments.extend(self.keys.iter().cloned().chain(last));
         let (mut settings, layers) = Settings::load_in_layers(self.path().as_deref(), std::env::vars_os(), &arguments)?;
-        let dates = date_warnings(&settings.listen, OffsetDateTime::now_utc()).collect::<Vec<_>>();
-        settings.warn(dates);
+        settings.warn(date_warnings(&settings.listen, OffsetDateTime::now_utc()));
         Ok((settings, layers))
     }
 }

@@ -73,11 +73,14 @@ pub fn check_lock(directory: &Path) -> io::Result<()> {
 /// Converts the error of opening this lock file: to `ResourceBusy` if something other than a file of ours is at its path.
 fn lock_open_error(path: &Path, error: io::Error) -> io::Error {
     let me = rustix::process::geteuid().as_raw();
-    let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
-    match path.symlink_metadata().is_ok_and(|it| !is_ours(it)) {
-        true => io::Error::new(io::ErrorKind::ResourceBusy, format!("{}: {error}", path.display())),
-        false => error,
-    }
+    let is_ours = |it: &Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
+    let why = match path.symlink_metadata() {
+        Ok(it) if it.is_symlink() => "it is a symbolic link".into(),
+        Ok(it) if it.is_dir() => "it is a directory".into(),
+        Ok(it) if !is_ours(&it) => error.to_string(),
+        _ => return error,
+    };
+    io::Error::new(io::ErrorKind::ResourceBusy, format!("{}: {why}", path.display()))
 }
 
 /// Checks that a file belongs to us, and that it has only one name. Anybody may have put a file, or a hard link to a file elsewhere, into a
@@ -252,6 +255,21 @@ mod tests {
     use crate::config::{unnamed, write_once, write_whole};
     use std::os::unix::fs::{chown, symlink};
     use std::time::SystemTime;
+
+    #[test]
+    fn what_is_in_the_place_of_a_lock_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let [link, directory] = ["link", "directory"].map(|name| home.path().join(name));
+        symlink(&link, &link).unwrap();
+        fs::create_dir(&directory).unwrap();
+        for (path, what) in [(link, "it is a symbolic link"), (directory, "it is a directory")] {
+            let error = open_lock_file(&path).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (io::ErrorKind::ResourceBusy, format!("{}: {what}", path.display()))
+            );
+        }
+    }
 
     #[test]
     fn root_does_not_follow_links() {

@@ -29,7 +29,7 @@ enum Left {
 /// The body contradicts its framing; nothing after it on the connection can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    #[error("malformed chunked body: {0}")]
+    #[error("malformed body: {0}")]
     Malformed(&'static str),
     #[error("the body ended early")]
     CutShort,

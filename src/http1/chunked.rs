@@ -118,9 +118,6 @@ impl Chunked {
             (ChunkState::TrailerStart, b'\r') => ChunkState::EndLf,
             (ChunkState::TrailerStart, _) => {
                 self.trailers += 1;
-                if self.trailers > MAX_TRAILERS {
-                    return Err("too many trailer fields");
-                }
                 self.trailer_name(byte)?
             }
             (ChunkState::TrailerName, b':') => {
@@ -154,16 +151,22 @@ impl Chunked {
 
     /// Appends a byte of a trailer; returns the next state.
     fn keep(&mut self, byte: u8, next: ChunkState) -> Result<ChunkState, &'static str> {
-        if self.kept.len() == MAX_TRAILER_BYTES {
-            return Err("trailers too long");
-        }
         self.kept.push(byte);
-        Ok(next)
+        within_trailer_limits(self.trailers, self.kept.len()).map(|()| next)
     }
 
     fn spend(&mut self) -> Result<(), &'static str> {
         self.spare = self.spare.checked_sub(1).ok_or("chunk extensions too long")?;
         Ok(())
+    }
+}
+
+/// Checks the number and size of the trailers, in any version of HTTP. `Err`: the reason.
+pub fn within_trailer_limits(count: usize, bytes: usize) -> Result<(), &'static str> {
+    match () {
+        () if count > MAX_TRAILERS => Err("too many trailer fields"),
+        () if bytes > MAX_TRAILER_BYTES => Err("trailers too long"),
+        () => Ok(()),
     }
 }
 

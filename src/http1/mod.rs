@@ -28,6 +28,7 @@ mod scan;
 mod write;
 
 pub use body::{Body, BodyError, Framing};
+pub use chunked::within_trailer_limits;
 pub use field_lines::FieldLines;
 pub use fields::{Field, FieldKind, FieldRoom, find_field, list};
 pub use request::{RequestHead, find_request_end, read_request, read_whole_request};

@@ -123,11 +123,12 @@ fn unfold(input: &mut [u8], at: usize) {
 /// Reads the head that `input` begins with. An incomplete head is an error.
 fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) -> Result<ResponseHead<'r>, HeadError> {
     let (status, minor) = match input {
-        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a @ b'1'..=b'9', b, c, rest @ ..]
+        // RFC 9110 §2.5: a higher minor version is read as the highest that is known.
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'9', b' ', a @ b'1'..=b'9', b, c, rest @ ..]
             if b.is_ascii_digit() && c.is_ascii_digit() && matches!(rest.first(), Some(b' ' | b'\r' | b'\n')) =>
         {
             let digit = |byte: &u8| u16::from(byte - b'0');
-            (digit(a) * 100 + digit(b) * 10 + digit(c), minor - b'0')
+            (digit(a) * 100 + digit(b) * 10 + digit(c), (minor - b'0').min(1))
         }
         _ => {
             return Err(HeadError::Malformed(

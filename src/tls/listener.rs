@@ -54,24 +54,41 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, UnusableF
     Ok(Arc::new(config))
 }
 
-/// The warnings about listeners' certificates that clients refuse at this time because of their dates. Certificates that cannot be read
-/// are left out.
-pub fn date_warnings(listeners: &[Listener], now: OffsetDateTime) -> impl Iterator<Item = Complaint> {
-    listeners.iter().filter_map(move |listener| {
-        let path = &listener.tls.as_ref()?.certificate;
-        let chain = certificates(path).ok()?;
-        let x509 = parse(chain.first()?)?;
-        let (from, until) = (x509.validity.not_before.to_datetime(), x509.validity.not_after.to_datetime());
-        let fault = match () {
-            () if until < now => format!("expired on {}", shown(until)),
-            () if now < from => format!("is not valid before {}", shown(from)),
-            () => return None,
-        };
-        let (address, path) = (&listener.address, path.display());
-        let what = format!("the certificate {path} of the listener `{address}` {fault}: clients refuse it");
-        let hint = "renew `listen[].tls.certificate` and run `politely reload`, or set this machine's clock";
-        Some(Complaint::new(what, hint))
-    })
+/// The warnings about certificates of listeners and of their clients' authorities that are outside their dates at this time. Certificates
+/// that cannot be read are left out.
+pub fn date_warnings(listeners: &[Listener], now: OffsetDateTime) -> Vec<Complaint> {
+    let mut warnings = Vec::new();
+    for (address, tls) in listeners.iter().filter_map(|it| Some((&it.address, it.tls.as_ref()?))) {
+        let own = ("certificate", &tls.certificate, "clients refuse it");
+        // RFC 5280 §6.1.1 (d): a trust anchor has no dates.
+        let clients = tls
+            .client_ca
+            .iter()
+            .map(|path| ("client_ca", path, "clients with its certificates are let in all the same"));
+        for (key, path, then) in std::iter::once(own).chain(clients) {
+            for (at, der) in certificates(path).unwrap_or_default().iter().enumerate() {
+                let Some(validity) = parse(der).map(|x509| x509.validity.clone()) else { continue };
+                let (from, until) = (validity.not_before.to_datetime(), validity.not_after.to_datetime());
+                let (fault, hint) = match () {
+                    () if until < now => (
+                        format!("expired on {}", shown(until)),
+                        format!("renew `listen[].tls.{key}` and run `politely reload`, or set this machine's clock"),
+                    ),
+                    () if now < from => (
+                        format!("is not valid before {}", shown(from)),
+                        "set this machine's clock, or take a certificate that is valid now and run `politely reload`"
+                            .into(),
+                    ),
+                    () => continue,
+                };
+                let number = if at > 0 { format!(" (number {})", at + 1) } else { String::new() };
+                let path = path.display();
+                let what = format!("the certificate {path}{number} of the listener `{address}` {fault}: {then}");
+                warnings.push(Complaint::new(what, hint));
+            }
+        }
+    }
+    warnings
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, UnusableFile> {

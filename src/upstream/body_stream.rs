@@ -2,7 +2,7 @@
 
 use super::connect::Http1Link;
 use super::dial_error::DialError;
-use super::http2::Http2Link;
+use super::http2::{Http2Link, check_trailers};
 use crate::http1::{Body, BodyError, HeadError};
 use bytes::{Bytes, BytesMut};
 use std::{io, mem};
@@ -55,7 +55,10 @@ impl BodyStream {
                         stream.flow_control().release_capacity(piece.len())?;
                         return Ok(Some(piece));
                     }
-                    None => self.carried = ReplyBody::Ended,
+                    None => {
+                        stream.trailers().await?.as_ref().map(check_trailers).transpose()?;
+                        self.carried = ReplyBody::Ended;
+                    }
                 },
                 ReplyBody::Http1 { link, input, body, .. } => {
                     if input.is_empty() {

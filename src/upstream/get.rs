@@ -4,7 +4,7 @@
 use super::body_stream::{BodyStream, GetError, ReplyBody};
 use super::connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 use super::dial_error::DialFault;
-use super::http2::{Http2Link, is_broken_off, is_unprocessed, wants_http1};
+use super::http2::{Http2Link, check_head, is_broken_off, is_unprocessed, wants_http1};
 use super::outgoing_request::Outgoing;
 use super::route::Route;
 use crate::http1::{Body, Field, MAX_INTERIM, ResponseHead, read_response};
@@ -150,14 +150,16 @@ impl Route {
         });
         let (mut response, _, mut head) = sent?;
         // If the connection always has more to write, it never reports this request as written. Then the answer shows that it was.
-        let (mut is_reported, mut interim) = (false, 0);
+        let (mut is_reported, mut interim, limit) = (false, 0, self.0.by.limits().max_header_size as usize);
         let response = poll_fn(|cx| {
             if !is_reported && head.poll_written(cx).is_ready() {
                 is_reported = true;
                 on_sent(Sent::Whole);
             }
             while let Poll::Ready(Some(informational)) = response.poll_informational(cx) {
-                if informational?.status() == StatusCode::SWITCHING_PROTOCOLS {
+                let informational = informational?;
+                check_head(0, informational.headers(), limit)?;
+                if informational.status() == StatusCode::SWITCHING_PROTOCOLS {
                     // RFC 9113 §8.6: HTTP/2 does not use status 101.
                     return Poll::Ready(Err(GetError::Malformed(SWITCHES)));
                 }
@@ -170,6 +172,7 @@ impl Route {
             on_sent(Sent::Whole);
         }
         let (head, stream) = response?.into_parts();
+        check_head(0, &head.headers, limit)?;
         let body = ReplyBody::Http2 { stream, _link: link };
         Ok(Got::new(head.status.as_u16(), head.headers, body, Version::HTTP_2))
     }

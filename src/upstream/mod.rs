@@ -34,7 +34,9 @@ pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault, is_own_limit};
 pub use egress::Denied;
 pub use get::{Got, Sent, Unanswered};
-pub use http2::{Http2Link, SentHead, asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
+pub use http2::{
+    Http2Link, SentHead, asks_for_calm, check_head, check_trailers, is_broken_off, is_unprocessed, wants_http1,
+};
 pub use outgoing_request::{NotForHttp2, Outgoing, OutgoingFields};
 pub use private::PrivateConnections;
 pub use reach_error::ReachError;

@@ -53,9 +53,12 @@ pub fn response(raw: &[u8], method: &str, most: usize) -> Option<Head> {
     let mut config = ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true);
     config.allow_obsolete_multiline_headers_in_responses(true);
+    // RFC 9110 §2.5: a higher minor version is read as the highest that is known. httparse refuses it.
+    let mut known = raw.to_vec();
+    known.get_mut(7).filter(|minor| matches!(minor, b'2'..=b'9')).iter_mut().for_each(|minor| **minor = b'1');
     let mut slots = vec![httparse::EMPTY_HEADER; most];
     let mut response = httparse::Response::new(&mut slots);
-    let Ok(Status::Complete(len)) = config.parse_response(&mut response, raw) else { return None };
+    let Ok(Status::Complete(len)) = config.parse_response(&mut response, &known) else { return None };
     let status = response.code.filter(|status| *status >= 100)?;
     let fields = fields(response.headers);
     let framing = response_framing(&fields, response.version?, status, method)?;

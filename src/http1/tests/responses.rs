@@ -46,6 +46,9 @@ fn status_line_is_version_status_and_optional_reason() {
         ("HTTP/1.1 200 OK", 200, "OK"),
         ("HTTP/1.0 200 ", 200, ""),
         ("HTTP/1.1 200", 200, ""),
+        // RFC 9110 §2.5: a higher minor version is read as the highest that is known.
+        ("HTTP/1.2 200 OK", 200, "OK"),
+        ("HTTP/1.9 404", 404, ""),
         ("HTTP/1.1 999 \u{e9}", 999, "\u{e9}"),
     ] {
         let raw = format!("{line}\r\n\r\n");
@@ -63,8 +66,8 @@ fn status_line_is_version_status_and_optional_reason() {
         "HTTP/1.1 200OK",
         "HTTP/1.1  200 OK",
         "HTTP/1.1\t200 OK",
-        "HTTP/1.2 200 OK",
         "HTTP/1.10 200 OK",
+        "HTTP/1.: 200 OK",
         "HTTP/3.0 200 OK",
         "HTTP/2 200 OK",
         "http/1.1 200 OK",

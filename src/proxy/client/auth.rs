@@ -228,7 +228,7 @@ fn basic(sent: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((name, password))
 }
 
-fn denied(why: &str) -> Refusal {
+pub(super) fn denied(why: &str) -> Refusal {
     Refusal::ClientDenied { credentials: true, why: why.into() }
 }
 

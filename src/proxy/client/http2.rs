@@ -3,7 +3,6 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
-use super::super::exchange::head::fields_size;
 use super::super::exchange::key_directory::published;
 use super::super::exchange::previous_request::PreviousRequest;
 use super::super::exchange::request::{Request, Unread};
@@ -17,7 +16,7 @@ use super::connection::{Connection, FORGET, find_user, user_place};
 use super::wire::Wire;
 use crate::config::User;
 use crate::policy::Refusal;
-use crate::upstream::{Gathered, TaskTurns};
+use crate::upstream::{Gathered, TaskTurns, check_head};
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
@@ -47,8 +46,8 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     let output = Gathered::to_client(wire.prefixed(input), turns.clone());
     let handshake = Builder::new()
         .enable_connect_protocol()
-        // `exchange` answers a head above the limit itself and logs it; the h2 crate rejects one above twice the limit.
-        .max_header_list_size(u32::try_from(head.saturating_mul(2)).unwrap_or(u32::MAX))
+        // `exchange` answers a head above the limit itself and logs it; the h2 crate rejects one above this size.
+        .max_header_list_size(u32::try_from(head.saturating_mul(2)).unwrap_or(u32::MAX).max(LARGE_HEAD))
         .max_concurrent_streams(MAX_STREAMS)
         .initial_window_size(WINDOW)
         .initial_connection_window_size(WINDOW * MAX_STREAMS)
@@ -192,11 +191,10 @@ async fn exchange(
     }
     let settings = proxy.settings.load_full();
     let limit = usize::try_from(settings.limits.max_header_size).unwrap_or(usize::MAX);
-    let read = if size(&parts) > limit {
-        Err(Refusal::HeadTooLarge { limit })
-    } else {
-        Request::read_http2(&parts, ends, inside, proxy.upstream.via(), &mut shared.last.lock())
-    };
+    let target = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let read = check_head(target, &parts.headers, limit)
+        .map_err(Refusal::from)
+        .and_then(|()| Request::read_http2(&parts, ends, inside, proxy.upstream.via(), &mut shared.last.lock()));
     match read {
         Ok(request) => {
             let mut peer = shared.peer.clone();
@@ -233,12 +231,6 @@ async fn exchange(
         }
     }
     client.finish().await;
-}
-
-/// Size of the head in bytes, as HTTP/1 would write it.
-fn size(parts: &http::request::Parts) -> usize {
-    let target = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
-    target + fields_size(&parts.headers)
 }
 
 /// Serves a CONNECT stream, which counts as a connection against each limit.
@@ -287,6 +279,8 @@ async fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
     Ok((permit, client, user_place(proxy, peer.user.as_deref(), None)?))
 }
 
+/// Size of a head that is read to its end even if it is above the limit. The h2 crate adds 32 bytes to each field.
+const LARGE_HEAD: u32 = 64 * 1024;
 /// Maximum number of concurrent streams per connection.
 const MAX_STREAMS: u32 = 100;
 /// Receive window of a stream, in bytes. The connection's window is the sum of all streams'.

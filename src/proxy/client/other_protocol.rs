@@ -1,10 +1,13 @@
 //! Connections that do not begin with an HTTP/1 request. SOCKS5 is served; a client of another protocol receives an error
-//! in that protocol, and one log line is written.
+//! in that protocol.
 
 use super::super::Proxy;
+use super::super::exchange::request::Unread;
+use super::super::exchange::{Outcome, conclude_unread};
 use super::connection::Connection;
 use super::socks;
 use super::wire::{NOT_HTTP, TLS_HANDSHAKE};
+use crate::policy::Refusal;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
@@ -24,8 +27,9 @@ pub fn is_no_request(input: &[u8]) -> bool {
 
 /// Serves the connection to its end.
 pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
+    let began = Instant::now();
     let inside = connection.peer.tunnel.as_ref().map(|tunnel| tunnel.authority.to_string());
-    // The log message, and an answer that this kind of client understands.
+    // The reason, and an answer that this kind of client understands.
     let (what, answer) = match connection.input.bytes() {
         [SOCKS5, ..] if inside.is_none() => return socks::serve(proxy, connection).await,
         [SOCKS5, ..] => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),
@@ -36,8 +40,10 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
             ALERT,
         ),
     };
-    tracing::info!(client = %connection.peer.address, authority = inside, "{what}");
-    let at = Instant::now() + proxy.settings.load().limits.header_timeout;
+    // No answer has a body.
+    let (unread, refused) = (Unread { is_head: true, accept: None, url: inside }, Refusal::bad_request(what));
+    conclude_unread(proxy, &unread, Outcome::Refused(refused), &connection.peer, began);
+    let at = began + proxy.settings.load().limits.header_timeout;
     let Connection { wire, timer, .. } = &mut *connection;
     if let Some(Ok(())) = timer.limit(at, wire.write_all(answer)).await {
         connection.linger(proxy).await;

@@ -12,10 +12,9 @@ use super::connection::{Connection, identify};
 use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
 use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
 use super::{Peer, auth};
-use crate::policy::{Authority, Scheme};
+use crate::policy::{Authority, Refusal, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,28 +23,28 @@ use tokio::time::Instant;
 /// Serves the connection to its end.
 pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
     let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = *connection;
-    let mut io = wire.prefixed(input);
+    let (mut io, began) = (wire.prefixed(input), Instant::now());
     peer.is_socks = true;
     let negotiated = tokio::select! {
         negotiated = negotiate(proxy, &mut io, &mut peer, &permit, &mut place, &mut timer) => negotiated,
         () = proxy.stopped_after_grace() => return,
     };
     match negotiated {
-        Some(Ok(authority)) => {
+        Ok(authority) => {
             permit.busy();
             let inner = Connection::new(io, Buffer::new(), peer, timer, permit, place);
             Box::pin(connect(proxy, inner, authority, None, None)).await;
         }
-        Some(Err(error)) => {
-            tracing::info!(client = %peer.address, %error, "a SOCKS client was rejected");
+        Err(outcome) => {
+            // The client has its answer, in SOCKS form.
+            conclude_unread(proxy, &Unread::default(), outcome, &peer, began);
             io.lingering_close(&mut timer, LINGER_TIME, LINGER_BYTES).await;
         }
-        None => tracing::info!(client = %peer.address, "a SOCKS client timed out before it named a destination"),
     }
 }
 
 /// Identifies the client and reads its destination. If this returns an error, the client has been answered already.
-/// `None`: timeout; the time of the password check does not count.
+/// The time of the password check does not count.
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,
@@ -53,13 +52,12 @@ async fn negotiate(
     permit: &ConnectionPermit,
     place: &mut Option<Place<String>>,
     timer: &mut Timer,
-) -> Option<io::Result<Authority>> {
+) -> Result<Authority, Outcome> {
     permit.waits(Instant::now());
-    let at = Instant::now() + proxy.settings.load().limits.header_timeout;
-    let credentials = match timer.limit(at, negotiate_method(proxy, io, peer)).await? {
-        Ok(credentials) => credentials,
-        Err(error) => return Some(Err(error)),
-    };
+    let limit = proxy.settings.load().limits.header_timeout;
+    let late = || Outcome::Refused(Refusal::HeadTimeout { limit });
+    let at = Instant::now() + limit;
+    let credentials = timer.limit(at, negotiate_method(proxy, io, peer)).await.ok_or_else(late)??;
     permit.busy();
     let (settings, began) = (proxy.settings.load_full(), Instant::now());
     let mut ahead = Buffer::new();
@@ -68,43 +66,35 @@ async fn negotiate(
         identify(proxy, &settings, peer, place, credentials.as_deref(), &mut client, timer).await
     };
     io.unread(ahead);
-    let refused = match identified {
-        Ok(()) => None,
-        Err(Outcome::Refused(refusal)) => Some(refusal),
-        Err(gone) => {
-            conclude_unread(proxy, &Unread::default(), gone, peer, began);
-            return Some(Err(handshake_error("the client left before its password was verified")));
-        }
-    };
+    if let Err(Outcome::ClientGone) = identified {
+        return Err(Outcome::ClientGone);
+    }
     permit.waits(Instant::now());
     let at = at + began.elapsed();
     let directed = async {
-        if credentials.is_some() {
-            io.write_all(&[PASSWORD_VERSION, u8::from(refused.is_some())]).await?;
-        }
-        if let Some(refusal) = refused {
-            if credentials.is_none() {
-                destination(io).await?.ok();
-                io.write_all(&reply(NOT_ALLOWED)).await?;
+        let told = match (&credentials, &identified) {
+            (Some(_), _) => put(io, &[PASSWORD_VERSION, u8::from(identified.is_err())]).await,
+            (None, Ok(())) => Ok(()),
+            (None, Err(_)) => {
+                destination(io).await.ok();
+                put(io, &reply(NOT_ALLOWED)).await
             }
-            let why = handshake_error(refusal.to_string());
-            // The client has already received a SOCKS reply.
-            conclude_unread(proxy, &Unread::default(), Outcome::Refused(refusal), peer, began);
-            return Err(why);
-        }
+        };
+        // A refused client is refused even if it does not read this.
+        identified.and(told)?;
         match destination(io).await? {
             Ok(authority) => Ok(authority),
             Err((code, why)) => {
-                io.write_all(&reply(code)).await?;
-                Err(handshake_error(why))
+                put(io, &reply(code)).await?;
+                Err(Outcome::Refused(Refusal::bad_request(why)))
             }
         }
     };
-    timer.limit(at, directed).await
+    timer.limit(at, directed).await.ok_or_else(late)?
 }
 
 /// Agrees on the authentication method with the client. Returns the credentials if they are required.
-async fn negotiate_method(proxy: &Proxy, io: &mut Wire, peer: &Peer) -> io::Result<Option<Vec<u8>>> {
+async fn negotiate_method(proxy: &Proxy, io: &mut Wire, peer: &Peer) -> Result<Option<Vec<u8>>, Outcome> {
     let [_, count] = take(io).await?;
     let methods = take_some(io, count).await?;
     let method = {
@@ -114,19 +104,18 @@ async fn negotiate_method(proxy: &Proxy, io: &mut Wire, peer: &Peer) -> io::Resu
         if !access.needs_user() || !methods.contains(&PASSWORD) && is_certified() { ANYBODY } else { PASSWORD }
     };
     if !methods.contains(&method) {
-        io.write_all(&[VERSION, NO_METHOD]).await?;
-        return Err(handshake_error(if method == PASSWORD {
-            "the client does not offer password authentication"
-        } else {
-            "the client does not offer access without credentials"
+        put(io, &[VERSION, NO_METHOD]).await?;
+        return Err(Outcome::Refused(match method {
+            PASSWORD => auth::denied("the SOCKS client does not offer password authentication"),
+            _ => Refusal::bad_request("the SOCKS client does not offer access without credentials"),
         }));
     }
-    io.write_all(&[VERSION, method]).await?;
+    put(io, &[VERSION, method]).await?;
     if method == PASSWORD { credentials(io).await.map(Some) } else { Ok(None) }
 }
 
 /// Reads name and password, and returns them as a Proxy-Authorization value.
-async fn credentials(io: &mut Wire) -> io::Result<Vec<u8>> {
+async fn credentials(io: &mut Wire) -> Result<Vec<u8>, Outcome> {
     let [_, length] = take(io).await?;
     let mut both = take_some(io, length).await?;
     both.push(b':');
@@ -136,7 +125,7 @@ async fn credentials(io: &mut Wire) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the destination. Inner error: reply code and reason.
-async fn destination(io: &mut Wire) -> io::Result<Result<Authority, (u8, String)>> {
+async fn destination(io: &mut Wire) -> Result<Result<Authority, (u8, String)>, Outcome> {
     let [_, command, _, kind] = take(io).await?;
     let host = match kind {
         IPV4 => Ipv4Addr::from(take::<4>(io).await?).to_string(),
@@ -145,29 +134,29 @@ async fn destination(io: &mut Wire) -> io::Result<Result<Authority, (u8, String)
             let [length] = take(io).await?;
             String::from_utf8_lossy(&take_some(io, length).await?).into_owned()
         }
-        _ => return Ok(Err((BAD_ADDRESS, format!("unknown address type {kind}")))),
+        _ => return Ok(Err((BAD_ADDRESS, format!("unknown SOCKS address type {kind}")))),
     };
     let port = u16::from_be_bytes(take(io).await?);
     if command != CONNECT {
-        return Ok(Err((BAD_COMMAND, format!("unsupported command {command}; only CONNECT is served"))));
+        return Ok(Err((BAD_COMMAND, format!("unsupported SOCKS command {command}; only CONNECT is served"))));
     }
     Ok(Authority::new(Scheme::Https, &host, Some(port)).map_err(|error| (FAILURE, format!("{host:?}: {error}"))))
 }
 
-async fn take<const N: usize>(io: &mut Wire) -> io::Result<[u8; N]> {
+async fn take<const N: usize>(io: &mut Wire) -> Result<[u8; N], Outcome> {
     let mut bytes = [0; N];
-    io.read_exact(&mut bytes).await?;
+    io.read_exact(&mut bytes).await.map_err(|_| Outcome::ClientGone)?;
     Ok(bytes)
 }
 
-async fn take_some(io: &mut Wire, length: u8) -> io::Result<Vec<u8>> {
+async fn take_some(io: &mut Wire, length: u8) -> Result<Vec<u8>, Outcome> {
     let mut bytes = vec![0; length.into()];
-    io.read_exact(&mut bytes).await?;
+    io.read_exact(&mut bytes).await.map_err(|_| Outcome::ClientGone)?;
     Ok(bytes)
 }
 
-fn handshake_error(why: impl Into<String>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why.into())
+async fn put(io: &mut Wire, bytes: &[u8]) -> Result<(), Outcome> {
+    io.write_all(bytes).await.map_err(|_| Outcome::ClientGone)
 }
 
 const PASSWORD_VERSION: u8 = 1;

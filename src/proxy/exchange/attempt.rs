@@ -5,6 +5,7 @@ use super::carry::{BodySource, Client, Http1, Http1Origin, Http2, Http2Origin, O
 use super::carry_error::CarryError;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
+use crate::http1::HeadError;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
 use crate::upstream::{Http2Link, Outgoing, Route, Stream, Versions, Want};
@@ -207,7 +208,8 @@ impl Exchange<'_> {
                 };
                 let failure = match fault {
                     SideError::Malformed(why) => Failure::malformed(why),
-                    SideError::TooLarge(limit) => Failure::too_large(limit),
+                    SideError::Head(HeadError::TooLarge { limit }) => Failure::too_large(limit),
+                    SideError::Head(error) => Failure::malformed(error),
                     SideError::Ended => {
                         Failure::ended("the origin closed the connection before its answer was complete")
                     }

@@ -9,7 +9,7 @@ use crate::gate::Permit;
 use crate::http1::{FieldKind, Framing};
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
-use crate::upstream::{HttpLink, OriginConnection, Route, Versions, Want};
+use crate::upstream::{DialFault, HttpLink, OriginConnection, Route, Versions, Want};
 use std::net::SocketAddr;
 use std::pin::pin;
 
@@ -41,7 +41,7 @@ impl Exchange<'_> {
         let (alone, versions) = (large.is_some(), if fits_http1 { route.http1_first(versions) } else { versions });
         let shared = self.cached.is_some();
         let mut want = Want { fresh: upgrade, versions, once, uploads, alone, shared, upgrade, first: None };
-        let (mut tries, mut unprocessed) = (0, 0);
+        let (mut tries, mut unprocessed, mut cause) = (0, 0, None);
         loop {
             let connected = {
                 let connecting = pin!(route.connect(want, Some(&self.peer.private)));
@@ -49,7 +49,11 @@ impl Exchange<'_> {
             };
             let connection = match connected {
                 Some(Ok(connection)) => connection,
-                Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
+                // If the origin does not speak the version of a retry, the failure before it is the cause.
+                Some(Err(error)) => {
+                    let cause = cause.filter(|_| error.kind == DialFault::Alpn);
+                    return Outcome::Failed(cause.unwrap_or_else(|| Failure::from_dial(&error)));
+                }
                 None => return Outcome::ClientGone,
             };
             let OriginConnection { reused, address, link } = connection;
@@ -99,6 +103,7 @@ impl Exchange<'_> {
             {
                 return Outcome::Failed(failure);
             }
+            cause = Some(failure);
             if let Err(outcome) = self.take_slot(client, timer, route, want.first).await {
                 return outcome;
             }

@@ -24,11 +24,6 @@ impl OutgoingFields<'_> {
     }
 }
 
-/// Size of the fields in bytes, as HTTP/1 would write them.
-pub fn fields_size(fields: &HeaderMap) -> usize {
-    fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
-}
-
 /// A request's fields as the origin receives them, to compare with Vary.
 #[derive(Clone, Copy)]
 pub struct SentFields<'a> {

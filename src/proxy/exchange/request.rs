@@ -121,11 +121,12 @@ impl<'a> Request<'a> {
         let (authority, path) = target::locate(head, inside, &mut last.located)?;
         let target = outgoing_target(method, path);
         let version = if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+        let is_upgrade = method == "GET"
+            && matches!(head.framing, Framing::None | Framing::Length(0))
+            && head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket")));
         let mut request = Request {
-            framing: head.framing,
-            is_upgrade: method == "GET"
-                && head.framing == Framing::None
-                && head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket"))),
+            framing: if is_upgrade { Framing::None } else { head.framing },
+            is_upgrade,
             persists: head.persists(),
             ..Request::new(version, method, authority, target, OutgoingFields::Http1(head))
         };

@@ -4,6 +4,7 @@
 
 mod carrier;
 mod error_meaning;
+mod limits;
 mod sent_head;
 mod vitals;
 mod window;
@@ -20,6 +21,7 @@ pub use error_meaning::{asks_for_calm, is_broken_off, is_unprocessed, wants_http
 use h2::SendStream;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::Request;
+pub use limits::{check_head, check_trailers};
 use parking_lot::Mutex;
 pub use sent_head::SentHead;
 use std::net::SocketAddr;
@@ -185,8 +187,10 @@ impl Http2Connection {
         builder
             .initial_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            // `Origin::poll_head` reports a head above the limit; the h2 crate rejects one above twice the limit.
-            .max_header_list_size(u32::try_from(limits.max_header_size.saturating_mul(2)).unwrap_or(u32::MAX))
+            // `check_head` rejects a head above the limit. The h2 crate may end the connection for one above this size.
+            .max_header_list_size(
+                u32::try_from(limits.max_header_size.saturating_mul(2)).unwrap_or(u32::MAX).max(LARGE_HEAD),
+            )
             .max_send_buffer_size(WINDOW as usize)
             .enable_push(false)
             .initial_max_send_streams(FIRST_STREAMS);
@@ -253,6 +257,8 @@ impl Http2Connection {
     }
 }
 
+/// Size of a head that is read to its end even if it is above the limit.
+const LARGE_HEAD: u32 = 1 << 20;
 /// Time to wait for a connection's settings before opening another.
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
 /// Time for an origin to show that it speaks HTTP/2, if not negotiated.

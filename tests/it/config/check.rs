@@ -33,21 +33,37 @@ fn write_pair(home: &Path) {
 
 #[test]
 fn listener_certificate_outside_its_dates_causes_a_warning() {
-    for (from, until, said) in
-        [(2019, 2020, "expired on 2020-01-01 00:00 UTC"), (2090, 2091, "is not valid before 2090-01-01 00:00 UTC")]
-    {
-        let (home, file) =
-            written("listen: [{ address: '127.0.0.1:3128', tls: { certificate: c.pem, key: k.pem } }]\n");
-        let mut params = rcgen::CertificateParams::new(vec!["proxy.example".to_owned()]).unwrap();
-        (params.not_before, params.not_after) = (rcgen::date_time_ymd(from, 1, 1), rcgen::date_time_ymd(until, 1, 1));
+    let (clock, renew) = ("set this machine's clock", "renew `listen[].tls.");
+    for (from, until, said, hint) in [
+        (2019, 2020, "expired on 2020-01-01 00:00 UTC", renew),
+        (2090, 2091, "is not valid before 2090-01-01 00:00 UTC", clock),
+    ] {
         let key = rcgen::KeyPair::generate().unwrap();
-        fs::write(home.path().join("c.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        fs::write(home.path().join("k.pem"), key.serialize_pem()).unwrap();
-        let (code, text, _) = check(&file, &[]);
-        let wanted = format!(
-            "the certificate HOME/c.pem of the listener `127.0.0.1:3128` {said}: clients refuse it\n    hint: renew"
-        );
-        assert!(code == Some(0) && text.contains(&wanted), "{text}");
+        let made = |from, until| {
+            let mut params = rcgen::CertificateParams::new(vec!["proxy.example".to_owned()]).unwrap();
+            (params.not_before, params.not_after) =
+                (rcgen::date_time_ymd(from, 1, 1), rcgen::date_time_ymd(until, 1, 1));
+            params.self_signed(&key).unwrap().pem()
+        };
+        let (good, bad) = (made(2019, 2090), made(from, until));
+        for (chain, clients, which, then) in [
+            (bad.clone(), &good, "c.pem", "clients refuse it"),
+            (format!("{good}{bad}"), &good, "c.pem (number 2)", "clients refuse it"),
+            (good.clone(), &bad, "clients.pem", "clients with its certificates are let in all the same"),
+        ] {
+            let (home, file) = written(
+                "listen: [{ address: '127.0.0.1:3128', tls: { certificate: c.pem, key: k.pem, client_ca: clients.pem } }]\n",
+            );
+            fs::write(home.path().join("c.pem"), chain).unwrap();
+            fs::write(home.path().join("clients.pem"), clients).unwrap();
+            fs::write(home.path().join("k.pem"), key.serialize_pem()).unwrap();
+            let (code, text, _) = check(&file, &[]);
+            let wanted = format!(
+                "the certificate HOME/{which} of the listener `127.0.0.1:3128` {said}: {then}\n    hint: {hint}"
+            );
+            assert!(code == Some(0) && text.contains(&wanted), "{wanted}\n{text}");
+            assert_eq!(text.matches(said).count(), 1, "{text}");
+        }
     }
 }
 

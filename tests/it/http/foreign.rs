@@ -90,6 +90,55 @@ async fn refused_socks5_client_is_logged_without_bytes_of_an_answer() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_socks_clients_are_logged_and_counted_once_each() {
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
+    let users = format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}");
+    let wrong = [&[5, 1, 2, 1, 5][..], b"alice\x05wrong"].concat();
+    let to_here = |command| vec![5, 1, 0, 5, command, 0, 1, 127, 0, 0, 1, 1, 187];
+    let cases = [
+        (&*users, vec![(vec![5, 1, 0], 407, "client-denied"), (wrong, 407, "client-denied")]),
+        ("access: { clients: [192.0.2.0/24] }", vec![(to_here(1), 403, "client-denied")]),
+        ("limits: { header_timeout: 1s }", vec![(vec![5, 1, 0, 5, 1, 0], 408, "head-timeout")]),
+        (
+            "",
+            vec![
+                (to_here(2), 400, "bad-request"),
+                (to_here(3), 400, "bad-request"),
+                (vec![5, 1, 1], 400, "bad-request"),
+                (vec![4, 1, 0, 80, 127, 0, 0, 1, 0], 400, "bad-request"),
+            ],
+        ),
+    ];
+    for (yaml, clients) in cases {
+        let logged = "log: { access: stdout, format: json }\nadmin: { address: '127.0.0.1:0' }";
+        let proxy = Binary::serve(&format!("{logged}\n{yaml}")).await;
+        let lines = || -> Vec<serde_json::Value> {
+            proxy.output().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        };
+        let begun = lines().len();
+        for (number, (said, status, decision)) in clients.iter().enumerate() {
+            let mut client = Client::open(proxy.address()).await;
+            client.send(said).await;
+            client.rest().await;
+            let refused = || lines().into_iter().filter(|line| line["outcome"] == "refused").collect::<Vec<_>>();
+            eventually("the line", || refused().len() > number).await;
+            let line = &refused()[number];
+            let told = (line["status"].clone(), line["decision"].clone(), line["bytes_out"].clone());
+            assert_eq!(told, ((*status).into(), (*decision).into(), 0.into()), "{said:?}: {line}");
+        }
+        let events = lines().len() - begun - clients.len();
+        assert!(events <= clients.len(), "none is logged twice: {}", proxy.output());
+        let metrics = curl(&[&format!("http://{}/metrics", proxy.admin())]).await.text();
+        for (.., decision) in &clients {
+            let count = clients.iter().filter(|(.., it)| it == decision).count();
+            let line = format!("politely_requests_total{{outcome=\"{decision}\"}} {count}\n");
+            assert!(metrics.contains(&line), "{line}{metrics}");
+        }
+        proxy.stop().await;
+    }
+}
+
 /// They do not wait for the 30 seconds of `header_timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_of_other_protocols_are_answered_at_once() {

@@ -747,6 +747,21 @@ async fn field_invalid_in_http2_from_an_h2_only_origin_is_reported_as_malformed(
     }
 }
 
+/// It is retried over HTTP/1.1, which such an origin does not speak.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_head_that_an_h2_only_origin_rejects_is_reported_with_the_first_failure() {
+    let origin = Odd::start(Way::PassOver(h2::Reason::PROTOCOL_ERROR)).await;
+    let proxy = Proxy::start(FREE).await;
+    let host = origin.authority();
+    let client = Client::connect(proxy.address(), &host).await;
+    let client = H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await;
+    let mut large = request("GET", &format!("https://{host}/x"));
+    large.headers_mut().insert("x-large", "x".repeat(9000).parse().unwrap());
+    let answer = client.send(large, true).await.response().await.unwrap();
+    assert_eq!(answer.status(), 502);
+    assert!(answer.text().contains("HTTP/2 ended the connection"), "{}", answer.text());
+}
+
 /// The origin has not closed the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contradictory_h2_answer_is_malformed() {

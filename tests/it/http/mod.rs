@@ -14,6 +14,7 @@ mod h2_clients;
 mod h2_floods;
 mod h2_opening;
 mod h2_origins;
+mod heads;
 mod leaving;
 mod messages;
 mod own_answers;

@@ -48,6 +48,28 @@ async fn websocket_inside_intercepted_tls_works() {
     assert_eq!(tls.log.one("/ws").protocol, Protocol::Http1);
 }
 
+/// An empty body is no body.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn websocket_with_content_length_0_works() {
+    let (plain, tls) = origins().await;
+    let proxy = Proxy::start("").await;
+    let in_tls = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
+    for (mut client, target, origin) in
+        [(proxy.client().await, plain.url("/ws"), &plain), (in_tls, "/ws".to_owned(), &tls)]
+    {
+        client
+            .send(format!(
+                "GET {target} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+                origin.authority("a.localhost")
+            ))
+            .await;
+        assert_eq!(client.head().await.status(), 101, "{target}");
+        assert_eq!(WebSocket::over(client).echo(b"x").await, b"x");
+        assert_eq!(origin.log.one("/ws").field("content-length"), None);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn disallowed_websocket_is_refused() {
     let (plain, tls) = origins().await;

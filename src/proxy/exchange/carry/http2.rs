@@ -3,6 +3,7 @@
 use super::flow::PIECES;
 use super::receive_queue::ReceiveQueue;
 use super::side::{BodySource, Side, SideError};
+use crate::upstream::check_trailers;
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
@@ -123,6 +124,8 @@ impl BodySource for Http2 {
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {
                     let trailers = ready!(receiving.poll_trailers(cx))?;
+                    let checked = trailers.as_ref().map(check_trailers).transpose();
+                    checked.map_err(|error| SideError::Malformed(error.to_string()))?;
                     // On a retry, keeps the trailers that an earlier attempt has read.
                     self.trailers = trailers.or(self.trailers.take());
                     return Poll::Ready(Ok(false));

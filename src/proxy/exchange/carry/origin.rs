@@ -1,12 +1,11 @@
 //! The origin side of an exchange.
 
-use super::super::head::fields_size;
 use super::answer::AnswerHead;
 use super::http1::Http1;
 use super::http2::Http2;
 use super::side::{Side, SideError};
-use crate::http1::{Body, Framing, HeadError, ResponseHead, number, read_response};
-use crate::upstream::SentHead;
+use crate::http1::{Body, Framing, ResponseHead, number, read_response};
+use crate::upstream::{SentHead, check_head};
 use h2::client::ResponseFuture;
 use http::{HeaderMap, header};
 use std::pin::Pin;
@@ -87,12 +86,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
                     (head.len, read(&AnswerHead::of_http1(head)))
                 };
                 let input = self.side.input.bytes_mut();
-                let whole =
-                    read_response(input, &mut self.scanned, limit, method, look).map_err(|error| match error {
-                        HeadError::TooLarge { limit } => SideError::TooLarge(limit),
-                        HeadError::TooManyFields | HeadError::Malformed(_) => SideError::Malformed(error.to_string()),
-                    })?;
-                if let Some((len, done)) = whole {
+                if let Some((len, done)) = read_response(input, &mut self.scanned, limit, method, look)? {
                     self.side.input.consume(len);
                     self.scanned = 0;
                     return Poll::Ready(Ok(done));
@@ -162,7 +156,7 @@ impl Origin for Http2Origin {
             match ready!(self.response.poll_informational(cx)) {
                 Some(Ok(head)) => {
                     self.has_answered = true;
-                    check_size(head.headers(), limit)?;
+                    check_head(0, head.headers(), limit)?;
                     let done = read(&AnswerHead::of_http2(head.status(), head.headers(), Framing::None));
                     return Poll::Ready(Ok(done));
                 }
@@ -172,7 +166,7 @@ impl Origin for Http2Origin {
         }
         let (parts, body) = ready!(Pin::new(&mut self.response).poll(cx))?.into_parts();
         self.has_answered = true;
-        check_size(&parts.headers, limit)?;
+        check_head(0, &parts.headers, limit)?;
         let framing = framing(method, parts.status.as_u16(), &parts.headers, body.is_end_stream())?;
         // Drops content of an answer that must have none: an HTTP/1 client would read it as the next answer.
         self.side.receiving = (framing != Framing::None).then_some(body);
@@ -200,10 +194,6 @@ impl Origin for Http2Origin {
             _ => Poll::Ready(()),
         }
     }
-}
-
-fn check_size(fields: &HeaderMap, limit: usize) -> Result<(), SideError> {
-    if fields_size(fields) > limit { Err(SideError::TooLarge(limit)) } else { Ok(()) }
 }
 
 /// Body framing (RFC 9113 §8.1.1). Content-Length fields must agree.

@@ -1,5 +1,6 @@
 //! A side of an exchange: the client or the origin, as source and destination of body content, in any HTTP version.
 
+use crate::http1::HeadError;
 use bytes::Bytes;
 use http::HeaderMap;
 use std::io;
@@ -86,8 +87,8 @@ pub enum SideError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Malformed(String),
-    #[error("the head is larger than {0} bytes")]
-    TooLarge(usize),
+    #[error("{0}")]
+    Head(#[from] HeadError),
     #[error("{0}")]
     Http2(#[from] h2::Error),
 }
@@ -98,7 +99,7 @@ impl SideError {
         match self {
             SideError::Ended | SideError::Io(_) => true,
             SideError::Http2(error) => error.is_io() || error.is_go_away(),
-            SideError::Malformed(_) | SideError::TooLarge(_) => false,
+            SideError::Malformed(_) | SideError::Head(_) => false,
         }
     }
 
