@@ -65,7 +65,10 @@ pub fn check_lock(directory: &Path) -> io::Result<()> {
     let path = directory.join(LOCK);
     let opened = open_with(OpenOptions::new().read(true).write(true), &path, own_flags());
     // Root may check the configuration of another user's proxy.
-    let check = |file: File| if is_ours(&file.metadata()?, directory) { Ok(()) } else { check_owner(&file) };
+    let check = |file: File| {
+        let it = file.metadata()?;
+        if it.nlink() == 1 && is_ours(&it, directory) { Ok(()) } else { check_owner(&file) }
+    };
     let checked = opened.and_then(check).map_err(|error| lock_open_error(&path, error));
     checked.or_else(|error| if error.kind() == io::ErrorKind::ResourceBusy { Err(error) } else { Ok(()) })
 }
