@@ -32,7 +32,7 @@ enum Stage {
 }
 
 impl Permit {
-    /// `slot`: `None` in report mode, which never holds requests.
+    /// `slot`: `None` in report mode, which never holds requests, but records their starts.
     #[inline]
     pub(in crate::gate) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Box<Self> {
         let (queue, terms) = (queue.clone(), terms.clone());
@@ -179,8 +179,11 @@ impl Permit {
 
     fn note_start(&mut self, stage: Stage) {
         self.stage = stage;
-        if let Some(slot) = self.slot.as_ref().filter(|slot| is_paced(slot)) {
-            self.queue.left(slot, Instant::now() + self.margin(), stage == Stage::Left);
+        let at = || Instant::now() + self.margin();
+        match &self.slot {
+            Some(slot) if is_paced(slot) => self.queue.left(slot, at(), stage == Stage::Left),
+            Some(_) => {}
+            None => self.queue.started_freely(&self.terms, at()),
         }
     }
 
