@@ -215,7 +215,7 @@ impl Gate {
         let (stood, reported) = pace.stand_or_report(request.client, &terms, is_reported, reported)?;
         let permit = match stood {
             Stand::Go(permit) => permit,
-            Stand::Wait(waiting) => match account.waits(self.turn(request, waiting)).await? {
+            Stand::Wait(waiting) => match account.waits(self.turn(Some(request), waiting)).await? {
                 Some(permit) => permit,
                 // A reload has switched to report mode: decide again.
                 None => return Box::pin(self.admit_connection(request, hosts, account)).await,
