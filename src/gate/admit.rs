@@ -92,9 +92,7 @@ impl Gate {
                 Step::Wait(waiting) => {
                     let since = Instant::now();
                     granted = account.waits(self.turn(Some(request), waiting)).await?;
-                    if granted.is_some() {
-                        waited += since.elapsed();
-                    }
+                    waited += since.elapsed();
                 }
             }
             step = self.step(&self.settings.load(), &host, request, (waited, granted), account)?;

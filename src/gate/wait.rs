@@ -49,8 +49,8 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot. `request`: `None` for a retry, which is not listed. `None`: a reload has switched to report mode, which never holds
-    /// requests.
+    /// Waits for a slot. `request`: `None` for a retry, which is not listed. `None`: a reload lets requests be held for less time, or in
+    /// report mode not at all.
     pub(super) async fn turn(
         &self,
         request: Option<&Request<'_>>,
@@ -61,11 +61,11 @@ impl Gate {
             Some(request) => self.pacer.waiting().for_turn(request, queue, &terms),
             None => self.pacer.waiting().unlisted(RETRIES, terms.max_waiting),
         };
-        let mut reports = self.reports.subscribe();
+        let mut max_hold = self.max_hold.subscribe();
         let permit = tokio::select! {
             biased;
             permit = turn => permit.map(Some),
-            Ok(_) = reports.wait_for(|reports| *reports) => Ok(None),
+            Ok(_) = max_hold.wait_for(|most| *most < terms.max_wait) => Ok(None),
             refusal = place.crowded_out() => Err(refusal),
             refusal = self.drained(due) => Err(refusal),
         };
@@ -113,10 +113,12 @@ impl Gate {
         terms: &Terms,
     ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
         loop {
-            let is_reported = self.settings.load().mode == Mode::Report;
+            let settings = self.settings.load_full();
+            let is_reported = settings.mode == Mode::Report;
+            let max_wait = terms.max_wait.min(settings.pace.max_wait);
             let (stand, held) = match next.take().filter(|_| !is_reported) {
                 Some(stand) => (stand, None),
-                None => queue.stand_or_report(RETRIES, terms, is_reported, None)?,
+                None => queue.stand_or_report(RETRIES, &Terms { max_wait, ..terms.clone() }, is_reported, None)?,
             };
             match stand {
                 Stand::Go(permit) => return Ok((permit, held)),
