@@ -91,10 +91,8 @@ impl Gate {
                 }
                 Step::Wait(waiting) => {
                     let since = Instant::now();
-                    granted = account.waits(self.turn(request, waiting)).await?;
-                    if granted.is_some() {
-                        waited += since.elapsed();
-                    }
+                    granted = account.waits(self.turn(Some(request), waiting)).await?;
+                    waited += since.elapsed();
                 }
             }
             step = self.step(&self.settings.load(), &host, request, (waited, granted), account)?;

@@ -68,8 +68,8 @@ pub struct Gate {
     fleet: Arc<Fleet>,
     /// `Some` while the proxy drains: the time until which requests may be held.
     drain: Sender<Option<Instant>>,
-    /// True once a reload has switched to report mode, which never holds requests.
-    reports: Sender<bool>,
+    /// How long requests may be held since the last reload: zero in report mode.
+    max_hold: Sender<Duration>,
     /// Tasks of the fleet, aborted when the gate is dropped.
     _listens: JoinSet<()>,
 }
@@ -125,8 +125,8 @@ impl Gate {
             listens.spawn(listen(messages, fleet.clone(), (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
-        let (drain, reports) = Default::default();
-        Gate { settings, robots, pacer, ledger, workers, store, fleet, drain, reports, _listens: listens }
+        let (drain, max_hold) = (Sender::default(), Sender::new(Duration::MAX));
+        Gate { settings, robots, pacer, ledger, workers, store, fleet, drain, max_hold, _listens: listens }
     }
 
     /// Waits until the first attempt to join the fleet has succeeded or failed. Returns at once without a fleet.
@@ -215,9 +215,9 @@ impl Gate {
         let (stood, reported) = pace.stand_or_report(request.client, &terms, is_reported, reported)?;
         let permit = match stood {
             Stand::Go(permit) => permit,
-            Stand::Wait(waiting) => match account.waits(self.turn(request, waiting)).await? {
+            Stand::Wait(waiting) => match account.waits(self.turn(Some(request), waiting)).await? {
                 Some(permit) => permit,
-                // A reload has switched to report mode: decide again.
+                // A reload holds requests for less time, or not at all: decide again.
                 None => return Box::pin(self.admit_connection(request, hosts, account)).await,
             },
         };

@@ -1,11 +1,13 @@
 //! The two waits of a request: for the fetch of a robots.txt, and for a pacing slot. Both end when the proxy drains.
 
-use super::pacer::{Permit, Waiting};
+use super::pacer::{HostQueue, Permit, RETRIES, Stand, Waiting};
 use super::robots::Fetching;
-use super::{Gate, rules};
-use crate::config::Hosts;
+use super::{Gate, Reported, rules};
+use crate::config::{Hosts, Mode};
+use crate::policy::pace::Terms;
 use crate::policy::{Authority, KeyBy, PaceKey, Refusal, Request};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
@@ -47,14 +49,23 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot. `None`: a reload has switched to report mode, which never holds requests.
-    pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Option<Box<Permit>>, Refusal> {
-        let (due, mut place) = (waiting.due, self.pacer.waiting().for_turn(request, waiting.queue, &waiting.terms));
-        let mut reports = self.reports.subscribe();
+    /// Waits for a slot. `request`: `None` for a retry, which is not listed. `None`: a reload lets requests be held for less time, or in
+    /// report mode not at all.
+    pub(super) async fn turn(
+        &self,
+        request: Option<&Request<'_>>,
+        waiting: Waiting,
+    ) -> Result<Option<Box<Permit>>, Refusal> {
+        let Waiting { queue, terms, due, turn } = waiting;
+        let mut place = match request {
+            Some(request) => self.pacer.waiting().for_turn(request, queue, &terms),
+            None => self.pacer.waiting().unlisted(RETRIES, terms.max_waiting),
+        };
+        let mut max_hold = self.max_hold.subscribe();
         let permit = tokio::select! {
             biased;
-            permit = waiting.turn => permit.map(Some),
-            Ok(_) = reports.wait_for(|reports| *reports) => Ok(None),
+            permit = turn => permit.map(Some),
+            Ok(_) = max_hold.wait_for(|most| *most < terms.max_wait) => Ok(None),
             refusal = place.crowded_out() => Err(refusal),
             refusal = self.drained(due) => Err(refusal),
         };
@@ -62,43 +73,62 @@ impl Gate {
         permit
     }
 
-    /// Takes another slot for a retry under this permit, unless nothing was sent in the first attempt and its slot is still valid.
-    /// `address`: the retry's address, if the pace is kept by address.
+    /// Takes another slot for a retry, unless nothing was sent in the first attempt and its slot is still valid. `address`: the retry's
+    /// address, if the pace is kept by address.
     pub async fn turn_again(
         &self,
-        permit: &mut Permit,
+        mut permit: Box<Permit>,
         authority: &Authority,
         address: Option<IpAddr>,
-    ) -> Result<(), Refusal> {
-        let mut reports = self.reports.subscribe();
-        tokio::select! {
-            biased;
-            turn = self.slot_again(permit, authority, address) => turn,
-            // A permit whose wait was dropped has no slot, as in report mode.
-            Ok(_) = reports.wait_for(|reports| *reports) => Ok(()),
+    ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
+        let mut reported = None;
+        loop {
+            let before = permit.queue().clone();
+            let page = before.page();
+            let (in_burst, mut pages) = (page.is_some(), page.unwrap_or_else(|| before.clone()));
+            if let Some(address) = address.filter(|_| !before.key().is_of(KeyBy::Address, authority, address)) {
+                pages = self.pacer.queue(&PaceKey::new(KeyBy::Address, authority, Some(address)));
+            }
+            // A retry is no longer part of a burst if the origin has asked for a pause, which ends bursts.
+            let queue = if in_burst && !pages.is_held_back() { pages.beside().clone() } else { pages };
+            if permit.is_unused_in(&queue) {
+                return Ok((permit, reported));
+            }
+            let (next, terms) = permit.into_retry(&queue);
+            let held;
+            (permit, held) = self.slot_again(&queue, next, &terms).await?;
+            reported = reported.or(held);
+            if !in_burst {
+                return Ok((permit, reported));
+            }
         }
     }
 
+    /// Waits for a retry's slot, or in report mode reports the wait that it would have had. `next`: the retry's place in the queue, if it has
+    /// one.
     async fn slot_again(
         &self,
-        permit: &mut Permit,
-        authority: &Authority,
-        address: Option<IpAddr>,
-    ) -> Result<(), Refusal> {
-        let before = permit.queue().clone();
-        let page = before.page();
-        let (in_burst, mut pages) = (page.is_some(), page.unwrap_or_else(|| before.clone()));
-        if let Some(address) = address.filter(|_| !before.key().is_of(KeyBy::Address, authority, address)) {
-            pages = self.pacer.queue(&PaceKey::new(KeyBy::Address, authority, Some(address)));
-        }
-        if in_burst && !pages.is_held_back() {
-            permit.again(&pages.beside().clone()).await?;
-            if !pages.is_held_back() {
-                return Ok(());
+        queue: &Arc<HostQueue>,
+        mut next: Option<Stand>,
+        terms: &Terms,
+    ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
+        loop {
+            let settings = self.settings.load_full();
+            let is_reported = settings.mode == Mode::Report;
+            let max_wait = terms.max_wait.min(settings.pace.max_wait);
+            let (stand, held) = match next.take().filter(|_| !is_reported) {
+                Some(stand) => (stand, None),
+                None => queue.stand_or_report(RETRIES, &Terms { max_wait, ..terms.clone() }, is_reported, None)?,
+            };
+            match stand {
+                Stand::Go(permit) => return Ok((permit, held)),
+                Stand::Wait(waiting) => {
+                    if let Some(permit) = self.turn(None, waiting).await? {
+                        return Ok((permit, None));
+                    }
+                }
             }
         }
-        // The retry is no longer part of a burst, or the origin has asked for a pause, which ends bursts.
-        permit.again(&pages).await
     }
 
     /// Waits until a draining proxy refuses the waiting request: at once if its slot comes after the end of the drain, else at the end of

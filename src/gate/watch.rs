@@ -143,7 +143,7 @@ impl Gate {
     /// Applies changed settings.
     pub fn reloaded(&self, before: &Settings) {
         let settings = self.settings.load();
-        self.reports.send_replace(settings.mode == Mode::Report);
+        self.max_hold.send_replace(if settings.mode == Mode::Report { Duration::ZERO } else { settings.pace.max_wait });
         if before.robots.parse_options() != settings.robots.parse_options() {
             self.robots.reread();
         }

@@ -35,7 +35,7 @@ pub struct Request<'a> {
     pub may_wait: bool,
     /// The value of `Prefer: wait`, which lowers `pace.max_wait`.
     pub prefer_wait: Option<Duration>,
-    /// Whether the request is for robots.txt itself.
+    /// Whether the request is a GET or HEAD of robots.txt itself.
     pub reads_robots: bool,
     /// Whether this client may not use some hosts, or parts of hosts, that others may use. Such a client is not served a robots.txt that
     /// came from another host: it receives the redirect, which it may follow if allowed.
@@ -49,7 +49,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request without a particular client.
+    /// A GET without a particular client.
     pub fn new(authority: &'a Authority, target: &'a [u8]) -> Self {
         Request {
             authority,
@@ -65,7 +65,7 @@ impl<'a> Request<'a> {
             is_subresource: false,
             may_wait: true,
             prefer_wait: None,
-            reads_robots: false,
+            reads_robots: *target == *b"/robots.txt",
             is_confined: false,
             again: Again::Go,
             promised: None,

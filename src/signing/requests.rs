@@ -63,8 +63,6 @@ pub struct ChallengedRequest {
     pub was_signed: bool,
     /// Already sent again after a challenge.
     pub is_repeated: bool,
-    /// Safe to send again.
-    pub may_be_repeated: bool,
 }
 
 #[derive(Default)]
@@ -246,8 +244,14 @@ impl RequestSigner {
     }
 
     /// Handles an `Accept-Signature` challenge: later requests are signed as it asks. Its nonce is for one request: this request if it is
-    /// repeated, otherwise the next request. Returns the signature to repeat the request with, if repeating may help.
-    pub fn challenged(&self, value: &[u8], request: ChallengedRequest) -> Option<SignatureRequest> {
+    /// repeated, otherwise the next request. Returns the signature to repeat the request with, if repeating may help. `may_repeat`: prepares
+    /// the repetition, unless that is impossible.
+    pub fn challenged(
+        &self,
+        value: &[u8],
+        request: ChallengedRequest,
+        may_repeat: impl FnOnce() -> bool,
+    ) -> Option<SignatureRequest> {
         let OwnKeys { settings, directory, counts, .. } = &*self.own;
         let count = |challenge: Challenge| counts.challenges[challenge as usize].fetch_add(1, Relaxed);
         let Some(wanted) = SignatureRequest::parse(value, directory.first().id(), settings.form) else {
@@ -263,7 +267,7 @@ impl RequestSigner {
         state.repeat_was_rejected |= request.is_repeated;
         let is_met = is_renamed || wanted.nonce.is_some() || !request.was_signed;
         count(if is_met && !request.is_repeated { Challenge::Met } else { Challenge::Rejected });
-        let is_sent_again = is_met && request.may_be_repeated && !request.is_repeated && !state.repeat_was_rejected;
+        let is_sent_again = is_met && !request.is_repeated && !state.repeat_was_rejected && may_repeat();
         let nonce = wanted.nonce.clone().filter(|_| !is_sent_again);
         state.wanted = Some(SignatureRequest { label: wanted.label.clone(), nonce });
         is_sent_again.then_some(wanted)
@@ -309,11 +313,11 @@ pub(super) mod tests {
     }
 
     fn first(was_signed: bool) -> ChallengedRequest {
-        ChallengedRequest { was_signed, is_repeated: false, may_be_repeated: true }
+        ChallengedRequest { was_signed, is_repeated: false }
     }
 
     fn challenged(requests: &RequestSigner, value: &[u8], was_signed: bool, is_repeated: bool) -> bool {
-        requests.challenged(value, ChallengedRequest { is_repeated, ..first(was_signed) }).is_some()
+        requests.challenged(value, ChallengedRequest { is_repeated, ..first(was_signed) }, || true).is_some()
     }
 
     const CHALLENGE: &[u8] = br#"sig1=("@authority");tag="web-bot-auth""#;
@@ -412,7 +416,7 @@ pub(super) mod tests {
     fn signature_uses_the_requested_label_and_nonce() {
         let requests = to_example(&signer(""));
         let before = requests.sign(at(0), None, None).unwrap();
-        let wanted = requests.challenged(br#"x9=("@authority");nonce="n1""#, first(true));
+        let wanted = requests.challenged(br#"x9=("@authority");nonce="n1""#, first(true), || true);
         let signed = requests.sign(at(0), wanted.as_ref(), None).unwrap();
         assert_ne!(signed, before);
         assert_eq!(signed.agent, r#"x9="https://signature-agent.test""#);
@@ -425,7 +429,7 @@ pub(super) mod tests {
         let nonce = |signed: &Signed| signed.input.split(";nonce=").nth(1).map(|rest| rest[..4].to_owned());
         let requests = to_example(&signer("when: on-challenge"));
         let [one, other] = [&b"s=();nonce=\"n1\""[..], b"s=();nonce=\"n2\""]
-            .map(|value| requests.challenged(value, first(false)).expect("the challenge is met"));
+            .map(|value| requests.challenged(value, first(false), || true).expect("the challenge is met"));
         let signed =
             [Some(&one), None, Some(&other), None, None].map(|asked| requests.sign(at(0), asked, None).unwrap());
         let nonces: Vec<_> = signed.iter().map(|signed| nonce(signed)).collect();
@@ -435,8 +439,7 @@ pub(super) mod tests {
             "a signature without a nonce is reused"
         );
         // The nonce for a request that must not be repeated goes to the next request, even if that is the client's own retry.
-        let post = ChallengedRequest { may_be_repeated: false, ..first(true) };
-        assert_eq!(requests.challenged(b"s=();nonce=\"n3\"", post), None);
+        assert_eq!(requests.challenged(b"s=();nonce=\"n3\"", first(true), || false), None);
         let signed = [(); 2].map(|()| requests.sign(at(0), None, None).unwrap());
         assert_eq!(signed.map(|signed| nonce(&signed)), [Some("\"n3\"".into()), None]);
     }

@@ -1,8 +1,9 @@
 //! The right to one request in flight, and a place in the queue for it.
 
-use super::host_queue::HostQueue;
+use super::host_queue::{HostQueue, Stand};
 use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
 use crate::policy::{Authority, KeyBy, Refusal};
+use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub struct Permit {
     answered: Option<(Duration, bool)>,
     /// The slot held in the group's queue as well.
     group: Option<Box<Permit>>,
+    /// The place of a retry, in a mutex that is never locked: a waiting future is not `Sync`.
+    next: Mutex<Option<Box<Stand>>>,
 }
 
 /// Progress of the request's head. A head is sent once: a retry is another start.
@@ -32,12 +35,12 @@ enum Stage {
 }
 
 impl Permit {
-    /// `slot`: `None` in report mode, which never holds requests.
+    /// `slot`: `None` in report mode, which never holds requests, but records their starts.
     #[inline]
     pub(in crate::gate) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Box<Self> {
         let (queue, terms) = (queue.clone(), terms.clone());
         let (stage, outcome) = (Stage::Kept, PaceOutcome::Unused);
-        Box::new(Self { queue, slot, terms, stage, outcome, answered: None, group: None })
+        Box::new(Self { queue, slot, terms, stage, outcome, answered: None, group: None, next: Mutex::default() })
     }
 
     /// Adds the permit of the group. `terms`: those of host and group together.
@@ -82,9 +85,13 @@ impl Permit {
         self.slot.as_ref().is_none_or(|slot| slot.is_in_flight)
     }
 
-    /// Whether a retry may wait for its slot as long as the gap lasts.
-    pub fn may_retry(&self) -> bool {
-        self.has_turn() && (self.slot.is_none() || self.gap() <= self.terms.max_wait)
+    /// Takes a place in the queue for a retry. False: the retry would be refused.
+    pub fn stand_again(&mut self) -> bool {
+        // Without a slot, in report mode, nothing is refused.
+        if self.slot.is_some() && self.has_turn() {
+            *self.next.get_mut() = self.queue.stand(RETRIES, &self.terms).ok().map(Box::new);
+        }
+        self.slot.is_none() || self.next.get_mut().is_some()
     }
 
     /// Notes when the answer began, measured from sending. `is_good`: the answer may shorten the host's latency.
@@ -125,29 +132,19 @@ impl Permit {
         self.holds() && address.is_none_or(is_here)
     }
 
-    /// Waits for another slot in this queue, for a retry. If the first request was never sent, it keeps its slot while the slot
-    /// [holds](Self::holds).
-    pub(in crate::gate) async fn again(&mut self, queue: &Arc<HostQueue>) -> Result<(), Refusal> {
-        self.note_left();
-        let outcome = std::mem::replace(&mut self.outcome, PaceOutcome::Unused);
-        let has_left = std::mem::replace(&mut self.stage, Stage::Kept) == Stage::Left;
-        let is_here = Arc::ptr_eq(queue, &self.queue);
-        if !has_left && is_here && self.holds() {
-            return Ok(());
+    /// Whether a retry in this queue may use this slot: nothing was sent, and the slot [holds](Self::holds).
+    pub(in crate::gate) fn is_unused_in(&self, queue: &Arc<HostQueue>) -> bool {
+        self.stage == Stage::Kept && Arc::ptr_eq(queue, &self.queue) && self.holds()
+    }
+
+    /// Gives the slot back. Returns the terms of a retry in this queue, and its place there if it has one.
+    pub(in crate::gate) fn into_retry(mut self: Box<Self>, queue: &Arc<HostQueue>) -> (Option<Stand>, Terms) {
+        let next = self.next.get_mut().take().filter(|_| Arc::ptr_eq(queue, &self.queue));
+        let mut terms = self.terms.clone();
+        if let Some(of_page) = terms.of_page.take_if(|_| queue.page().is_none()) {
+            terms = *of_page;
         }
-        // In report mode there is no slot.
-        let Some(slot) = self.slot.take() else { return Ok(()) };
-        self.queue.give_back(slot, has_left, if has_left { outcome } else { PaceOutcome::Unused }, None);
-        (self.queue, self.group) = (queue.clone(), None);
-        if queue.page().is_none()
-            && let Some(of_page) = self.terms.of_page.take()
-        {
-            self.terms = *of_page;
-        }
-        // The request has waited before and now stands at the end of the queue.
-        let mut next = self.queue.turn(RETRIES, &self.terms).await?;
-        (self.slot, self.group) = (next.slot.take(), next.group.take());
-        Ok(())
+        (next.map(|next| *next), terms)
     }
 
     /// Notes that the request is about to be sent: the next gap counts from now, not from before the connection. `is_late`: a connection
@@ -179,8 +176,11 @@ impl Permit {
 
     fn note_start(&mut self, stage: Stage) {
         self.stage = stage;
-        if let Some(slot) = self.slot.as_ref().filter(|slot| is_paced(slot)) {
-            self.queue.left(slot, Instant::now() + self.margin(), stage == Stage::Left);
+        let at = || Instant::now() + self.margin();
+        match &self.slot {
+            Some(slot) if is_paced(slot) => self.queue.left(slot, at(), stage == Stage::Left),
+            Some(_) => {}
+            None => self.queue.started_freely(&self.terms, at()),
         }
     }
 
@@ -246,7 +246,7 @@ impl Drop for QueuePlace {
 }
 
 /// The client id under which all retries wait, so that together they get one client's share of slots.
-const RETRIES: ClientId = ClientId(u64::MAX);
+pub(in crate::gate) const RETRIES: ClientId = ClientId(u64::MAX);
 const DRAINING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -256,7 +256,6 @@ mod tests {
     use crate::gate::pacer::{Pacer, Stand};
     use crate::gate::waiting_requests::PacedQueue;
     use crate::policy::PaceKey;
-    use futures_util::FutureExt;
 
     fn host() -> Arc<HostQueue> {
         let key = PaceKey::from_text("a.example").expect("a key");
@@ -279,13 +278,12 @@ mod tests {
     async fn attempt_that_never_left_keeps_its_slot() {
         let host = host();
         let mut permit = go(&host);
-        for _ in 0..2 {
-            permit.outcome = PaceOutcome::Failure;
-            assert!(permit.again(&host).now_or_never().is_some_and(|turn| turn.is_ok()), "the retry keeps its slot");
-        }
+        assert!(permit.is_unused_in(&host), "the retry keeps its slot");
         permit.leaves(true);
-        permit.note_left();
-        assert!(permit.again(&host).now_or_never().is_none(), "once a request has left, a retry waits for the gap");
+        assert!(!permit.is_unused_in(&host));
+        let (next, terms) = permit.into_retry(&host);
+        let waits = matches!(host.stand(RETRIES, &terms), Ok(Stand::Wait(_)));
+        assert!(next.is_none() && waits, "once a request has left, a retry waits for the gap");
     }
 
     #[tokio::test]
@@ -294,7 +292,7 @@ mod tests {
         let mut permit = go(&host);
         permit.leaves(true);
         permit.outcome = PaceOutcome::Backoff { retry_after: None };
-        assert!(permit.again(&host).now_or_never().is_none(), "the retry waits");
+        drop(permit.into_retry(&host));
         assert_eq!(host.figures().backoff, Duration::from_secs(100));
     }
 

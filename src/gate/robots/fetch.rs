@@ -153,8 +153,8 @@ pub(super) async fn get(
         if asked.is_none() && is_repeated {
             signer.satisfied();
         }
-        let of = ChallengedRequest { was_signed: is_signed, is_repeated, may_be_repeated: true };
-        signer.challenged(&asked?, of)
+        let of = ChallengedRequest { was_signed: is_signed, is_repeated };
+        signer.challenged(&asked?, of, || true)
     });
     let body = match from_status(status) {
         AccessKind::Rules => room.0.read(body, &headers, settings.robots.max_size as usize, room).await?,

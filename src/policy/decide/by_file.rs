@@ -30,7 +30,7 @@ impl<'a> Case<'a> {
     /// The ruling by robots.txt, and whether to fetch the file again. `file`: the file and the rules that apply, if there is a file.
     pub fn by_entry(&mut self, entry: &Entry, file: Option<(&RobotsTxt, &RuleSet)>) -> (Ruling, bool) {
         // RFC 9309 §2.2.2: robots.txt itself is implicitly allowed, even if its content is unknown or disallows everything.
-        if self.request.target == b"/robots.txt" {
+        if self.request.reads_robots {
             return (Ruling::Allow(Allowance::RobotsTxt), false);
         }
         if let Some((answer, state)) = entry.usable(self.now) {

@@ -31,7 +31,7 @@
 //!
 //! 1. The operator's `deny`. If `allow` matches, no step below refuses; robots.txt is still fetched first, for its delay.
 //! 2. `robots: ignore` allows.
-//! 3. `/robots.txt` itself is allowed.
+//! 3. A GET or HEAD of `/robots.txt` itself is allowed.
 //! 4. Without a usable copy of robots.txt: fetch it, or refuse while it is unreachable.
 //! 5. The rules of robots.txt, for the path as it is sent and for each form that servers make of it.
 //! 6. For each declared purpose, the usage preferences of robots.txt and its groups that name the purpose; then `Visit-time`.

@@ -1,6 +1,6 @@
 //! The debt of a key: the longest gap, the backoff and the hold that delay later starts.
 
-use super::terms::{FAR, MAX_BACKOFF, SlotRequest};
+use super::terms::{FAR, MAX_BACKOFF, SlotRequest, Terms};
 use super::{Observed, Schedule};
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,16 @@ impl<W> Schedule<W> {
         if let (Some(start), None) = (self.last.last_start, self.longest) {
             let delay = until.duration_since(start);
             self.longest = Some((SlotRequest { delay, adaptive: None, max_concurrent: 1, first_fetch: false }, until));
+        }
+    }
+
+    /// Records a start that took no slot, so that the next start keeps its distance.
+    pub fn record_start(&mut self, at: Instant, terms: &Terms) {
+        // In report mode only renewals of robots.txt wait in the queue. Requests that keep no distance would delay them for ever.
+        if self.wait_queue.is_none() {
+            self.owe_gap(at, SlotRequest::from(terms));
+            self.starts += 1;
+            self.last.last_start = self.last.last_start.max(Some(at));
         }
     }
 

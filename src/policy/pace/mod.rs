@@ -191,18 +191,10 @@ impl<W> Schedule<W> {
         waiter
     }
 
-    /// Simulates a request of report mode: returns its wait. If the wait is within `max_wait`, records the start, so that the next request
-    /// keeps its distance from it.
+    /// Starts a request of report mode, which holds nothing. Returns the wait that the request would have had.
     pub fn dry_run(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
-        let at = self.forecast(now, client, terms);
-        let wait = at.duration_since(now);
-        // In report mode only renewals of robots.txt wait in the queue. A dry run must not delay these real requests.
-        if wait <= terms.max_wait && self.wait_queue.is_none() {
-            self.owe_gap(at, SlotRequest::from(terms));
-            self.starts += 1;
-            self.last.last_start = self.last.last_start.max(Some(at));
-            self.pushed_back();
-        }
+        let wait = self.forecast(now, client, terms).duration_since(now);
+        self.record_start(now, terms);
         wait
     }
 

@@ -170,7 +170,6 @@ impl Exchange<'_> {
         let wanted = policy::Request {
             speaks_http2: request.version == Version::HTTP_2 && (peer.tunnel.is_some() || authority.is_https()),
             is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page()),
-            reads_robots: request.reads_robots(),
             is_confined: user.is_some_and(|user| user.hosts.is_some() || !user.listed.hosts.is_empty()),
             again,
             promised: request.promised,

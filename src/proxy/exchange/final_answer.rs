@@ -150,8 +150,9 @@ impl Exchange<'_> {
         let is_bodiless = matches!(request.framing, Framing::None | Framing::Length(0));
         let Signature { is_ours, is_repeated, .. } = self.signature;
         // Without a slot for the repetition, the client gets the site's answer.
-        let may_be_repeated = is_safe && is_bodiless && self.permit.as_deref().is_some_and(Permit::may_retry);
-        let wanted = signer.challenged(&asked, ChallengedRequest { was_signed: is_ours, is_repeated, may_be_repeated });
+        let permit = self.permit.as_deref_mut();
+        let may_repeat = || is_safe && is_bodiless && permit.is_some_and(Permit::stand_again);
+        let wanted = signer.challenged(&asked, ChallengedRequest { was_signed: is_ours, is_repeated }, may_repeat);
         let is_again = wanted.is_some();
         if is_again {
             self.signature.asked = wanted;

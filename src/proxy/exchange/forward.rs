@@ -124,12 +124,12 @@ impl Exchange<'_> {
         route: &Route,
         first: Option<SocketAddr>,
     ) -> Result<(), Outcome> {
-        let Some(permit) = &mut self.permit else { return Ok(()) };
+        let Some(permit) = self.permit.take() else { return Ok(()) };
         let turn = self.proxy.gate.turn_again(permit, &self.request.authority, route.paced_at(first));
-        match client.wait(timer, Box::pin(turn).as_mut()).await {
-            Some(turn) => turn.map_err(Outcome::Refused)?,
-            None => return Err(Outcome::ClientGone),
-        }
+        let turn = client.wait(timer, Box::pin(turn).as_mut()).await.ok_or(Outcome::ClientGone)?;
+        let (permit, reported) = turn.map_err(Outcome::Refused)?;
+        self.permit = Some(permit);
+        reported.into_iter().for_each(|reported| self.report(reported));
         self.recheck_remembered().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
     }
 }

@@ -20,6 +20,7 @@ pub fn asked<'a>(request: &'a Request<'_>, peer: &'a Peer) -> policy::Request<'a
     policy::Request {
         agent_tokens: &request.agent_tokens,
         product_tokens: peer.user.as_ref().map_or(&[], |user| &user.product_tokens),
+        reads_robots: request.reads_robots(),
         ..policy::Request::new(&request.authority, &request.target)
     }
 }

@@ -40,8 +40,10 @@ impl Exchange<'_> {
         reported.into_iter().for_each(|reported| self.report(reported));
         let mut first = None;
         for _ in 0..MAX_TRIES {
-            let turn = proxy.gate.turn_again(&mut permit, authority, route.paced_at(first)).await;
-            turn.map_err(Outcome::Refused)?;
+            let turn = proxy.gate.turn_again(permit, authority, route.paced_at(first)).await;
+            let reported;
+            (permit, reported) = turn.map_err(Outcome::Refused)?;
+            reported.into_iter().for_each(|reported| self.report(reported));
             let opened = route.tunnel(via, first).await;
             let (origin, address) = opened.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
             first = Some(address);

@@ -2,7 +2,7 @@
 
 use super::{all, assert_apart, get, instances, pages, site};
 use crate::support::redis::Redis;
-use crate::support::{Client, Origin, Reply, Response, eventually};
+use crate::support::{Client, Origin, Reply, Response, eventually, within};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
@@ -190,4 +190,29 @@ async fn those_that_start_together_begin_at_once() {
     let told = redis::cmd("ZRANGE").arg("politely:instances").arg(0).arg(-1).arg("WITHSCORES").to_owned();
     let scores: Vec<(String, f64)> = told.query_async(&mut redis.connection().await).await.expect("it answers");
     assert!(scores.len() == 1 && scores[0].1.fract() == 0.0, "{scores:?}");
+}
+
+/// Report mode holds nothing, but the others learn of its starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn start_in_report_mode_counts_for_the_other_instances() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("100").await;
+    let reporting = instances(&redis, 1, "mode: report").await;
+    let enforcing = instances(&redis, 1, "").await;
+    assert_eq!(get(&enforcing[0], &origin.url("/robots.txt")).await.status(), 200);
+    let keys = async || -> Vec<String> {
+        let asked = redis::cmd("KEYS").arg("politely:*:pace").to_owned();
+        asked.query_async(&mut redis.connection().await).await.expect("it answers")
+    };
+    let before = keys().await;
+    for _ in 0..3 {
+        assert_eq!(get(&reporting[0], &origin.url("/page")).await.status(), 200);
+    }
+    within("its starts are told", async {
+        while keys().await == before {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(get(&enforcing[0], &origin.url("/page")).await.status(), 429);
 }

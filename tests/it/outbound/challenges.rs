@@ -2,8 +2,10 @@
 
 use super::signing::{Keys, is_signed};
 use crate::rules::{asked, counted};
-use crate::support::{Alpn, Origin, Proxy, Reply, Seen, eventually, within};
-use std::sync::Arc;
+use crate::support::{Alpn, Origin, PATIENCE, Proxy, Reply, Seen, eventually, within};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 const CHALLENGE: &str = r#"sig1=("@authority" "signature-agent";key="sig1");tag="web-bot-auth""#;
 
@@ -73,6 +75,44 @@ async fn signature_challenge_is_forwarded_if_a_retry_would_wait_too_long() {
     assert_eq!(origin.log.count("/x"), 1);
 }
 
+/// The site's answer takes most of the gap, so that the rest may be waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signature_challenge_is_answered_if_the_rest_of_the_gap_may_be_waited_for() {
+    let keys = Keys::make(&["a"]).await;
+    let origin = Origin::http(|seen| asks(seen).after(Duration::from_secs(2))).await;
+    let more = "\nhosts: { '*.localhost': { robots: ignore } }\npace: { min_delay: 3s, max_wait: 2s }";
+    let proxy = Proxy::start(&format!("{}{more}", keys.settings("a", "when: on-challenge"))).await;
+    assert_eq!(proxy.get(&origin.url("/x")).await.text(), "page");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signature_challenge_is_forwarded_if_the_queue_is_full() {
+    let keys = Keys::make(&["a"]).await;
+    let (arrived, (answers, held)) = (Arc::new(AtomicUsize::new(0)), mpsc::channel::<()>());
+    let origin = Origin::http({
+        let (arrived, held) = (arrived.clone(), Mutex::new(held));
+        move |seen| {
+            arrived.fetch_add(1, Relaxed);
+            // Until the other end is dropped.
+            let _ = held.lock().map(|held| held.recv_timeout(PATIENCE));
+            asks(seen)
+        }
+    })
+    .await;
+    let more = "\nhosts: { '*.localhost': { robots: ignore, crawl_delay: 1s } }\npace: { queue: 1 }";
+    let proxy = Arc::new(Proxy::start(&format!("{}{more}", keys.settings("a", "when: on-challenge"))).await);
+    let ask = |page: &str| {
+        let (proxy, url) = (proxy.clone(), origin.url(page));
+        tokio::spawn(async move { proxy.get(&url).await.status() })
+    };
+    let first = ask("/x");
+    eventually("the request", || arrived.load(Relaxed) == 1).await;
+    let second = ask("/y");
+    eventually("one that waits", || proxy.waiting() == 1).await;
+    drop(answers);
+    assert_eq!((within("one", first).await.unwrap(), within("two", second).await.unwrap()), (403, 200));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reload_to_report_mode_releases_a_waiting_retry() {
     let (keys, origin) = (Keys::make(&["a"]).await, Origin::http(asks).await);
@@ -81,11 +121,13 @@ async fn reload_to_report_mode_releases_a_waiting_retry() {
     let proxy = Arc::new(Proxy::start(&settings).await);
     let asking = tokio::spawn({
         let (proxy, url) = (proxy.clone(), origin.url("/x"));
-        async move { proxy.get(&url).await.text() }
+        async move { proxy.get(&url).await }
     });
     eventually("the retry", || origin.log.count("/x") == 1 && proxy.waiting() == 1).await;
     proxy.reload(&format!("mode: report\n{settings}")).expect("a good configuration");
-    assert_eq!(within("the page", asking).await.unwrap(), "page");
+    let page = within("the page", asking).await.unwrap();
+    let held = page.head.proxy_status_parameter("details").expect("it would have waited");
+    assert!(page.text() == "page" && held.starts_with("it would have waited "), "{held}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -166,23 +166,46 @@ async fn retry_after_on_a_subresource_pauses_pages() {
     assert!(told.elapsed() >= 2 * SECOND, "{:?}", told.elapsed());
 }
 
+/// Each wait counts from the last request that was sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn report_mode_reports_the_wait_without_delaying() {
-    let origin = Origin::site(&delay("10")).await;
-    let proxy = Proxy::start("mode: report\npace: { max_wait: 15s }").await;
-    let start = Instant::now();
-    let mut told = Vec::new();
-    for page in ["/page0", "/page1", "/page2"] {
+    let origin = Origin::site(&delay("100")).await;
+    let proxy = Proxy::start("mode: report\npace: { max_wait: 5m }").await;
+    let told = async |page: &str| {
         let response = proxy.get(&origin.url(page)).await;
         assert_eq!(response.status(), 200);
-        told.push(response.head.proxy_status_parameter("details"));
+        response.head.proxy_status_parameter("details")
+    };
+    assert_eq!(told("/page0").await, None, "the first would have gone at once");
+    for page in ["/page1", "/page2"] {
+        let held = told(page).await.expect("it would have waited");
+        assert!(held.starts_with("it would have waited ") && held.ends_with(" s for its crawl-delay"), "{held}");
     }
-    assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
-    assert_eq!(told[0], None, "the first would have gone at once");
-    let held = told[1].as_deref().expect("the second would have waited");
-    assert!(held.starts_with("it would have waited ") && held.ends_with(" s for its crawl-delay"), "{held}");
-    let late = told[2].as_deref().expect("the third would have been refused");
+    proxy.reload("mode: report\npace: { max_wait: 1s }").expect("a good configuration");
+    let late = told("/page3").await.expect("it would have been refused");
     assert!(late.contains("over max_wait"), "{late}");
+}
+
+/// The starts of report mode are kept like others: across a reload and a restart, for the host and for a group's delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delay_counts_from_the_last_start_of_report_mode() {
+    for (robots, pace) in [(delay("100"), ""), (String::new(), "min_delay: 100s, ")] {
+        let enforced = format!("pace: {{ {pace}max_wait: 0 }}");
+        let origin = Origin::site(&robots).await;
+        let mut proxy = Proxy::start(&format!("mode: report\n{enforced}")).await;
+        for page in 0..10 {
+            assert_eq!(proxy.get(&origin.url(&format!("/page{page}"))).await.status(), 200);
+        }
+        let refused = async |proxy: &Proxy| {
+            let response = proxy.get(&origin.url("/page")).await;
+            let told: u64 = response.field("retry-after").expect("when to come back").parse().expect("seconds");
+            assert!(response.status() == 429 && (60..=101).contains(&told), "{} {told}", response.status());
+        };
+        proxy.reload(&enforced).expect("a good configuration");
+        refused(&proxy).await;
+        proxy = Proxy::start_in(proxy.shutdown().await, &enforced).await;
+        refused(&proxy).await;
+    }
 }
 
 fn no_ipv6() {

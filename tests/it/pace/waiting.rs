@@ -432,6 +432,15 @@ async fn reload_to_report_mode_releases_waiting_requests() {
     assert_eq!(proxy.waiting(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reloaded_shorter_max_wait_applies_to_waiting_requests() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 60\n").await;
+    let proxy = Arc::new(Proxy::start("pace: { max_wait: 5m }").await);
+    let waiting = two_that_wait(&proxy, &origin).await;
+    proxy.reload("pace: { max_wait: 1s }").expect("a good configuration");
+    assert!(waiting.await.unwrap().iter().all(|response| response.status() == 429));
+}
+
 /// They do not keep the old pace beside new requests with the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shorter_crawl_delay_of_a_site_applies_to_waiting_requests() {

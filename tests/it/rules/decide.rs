@@ -298,3 +298,23 @@ async fn last_of_many_operator_rules_is_enforced() {
         assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{}", &target[..target.len().min(20)]);
     }
 }
+
+/// Only a GET or HEAD of it is answered by the proxy's copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_requests_for_robots_txt_are_decided_and_paced_like_pages() {
+    let upgrade = "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+    for (method, fields) in [("POST", "Content-Length: 0\r\n"), ("GET", upgrade)] {
+        let origin = Origin::site("User-agent: *\nCrawl-delay: 100\nDisallow: /\n").await;
+        let proxy = Proxy::start("pace: { max_wait: 0 }").await;
+        let (url, host) = (origin.url("/robots.txt"), origin.authority("a.localhost"));
+        let mut statuses = Vec::new();
+        for _ in 0..2 {
+            let mut client = proxy.client().await;
+            client.send(format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).await;
+            statuses.push(client.response().await.status());
+        }
+        assert_eq!(statuses, [200, 429], "{method}");
+        assert_eq!(origin.log.count("/robots.txt"), 2, "{method}: the file, and the first request");
+    }
+}

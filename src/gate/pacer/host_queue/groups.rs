@@ -73,6 +73,21 @@ impl HostQueue {
         of(self, &terms.of_host()).max(of_group.unwrap_or_default())
     }
 
+    /// Records the start of a request without a slot, and publishes it to the other processes and instances. `at`: when it should reach the
+    /// host.
+    pub(in crate::gate::pacer) fn started_freely(self: &Arc<Self>, terms: &Terms, at: Instant) {
+        let of = |queue: &Arc<Self>, terms: &Terms| {
+            let mut state = queue.state.lock();
+            state.schedule.record_start(at, terms);
+            if let Some(until) = state.schedule.owed(at) {
+                queue.owe(&state.schedule, until);
+                queue.notify(&mut state, true);
+            }
+        };
+        of(self, &terms.of_host());
+        terms.of_group().iter().for_each(|of_group| of(&self.group(terms.group_delay), of_group));
+    }
+
     /// The queue of the groups with this delay. In a new queue, the delay counts from the host's last start, as a group's delay may have
     /// changed.
     fn group(self: &Arc<Self>, delay: Duration) -> Arc<Self> {

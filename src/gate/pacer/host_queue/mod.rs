@@ -142,19 +142,10 @@ impl HostQueue {
         }
     }
 
-    /// Waits for a slot. Dropping the future gives the place in the queue back.
+    /// Waits for a slot.
+    #[cfg(test)]
     pub async fn turn(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Box<Permit>, Refusal> {
-        match self.stand(client, terms)? {
-            Stand::Go(permit) => Ok(permit),
-            Stand::Wait(waiting) => {
-                let mut place = self.shared.waiting.unlisted(client, terms.max_waiting);
-                tokio::select! {
-                    biased;
-                    permit = waiting.turn => permit,
-                    refusal = place.crowded_out() => Err(refusal),
-                }
-            }
-        }
+        self.stand(client, terms)?.turn().await
     }
 
     /// Like [`stand`](Self::stand), but ignores the group's queue.

@@ -38,7 +38,7 @@ impl HostQueue {
         }
     }
 
-    fn owe(&self, schedule: &HostSchedule, until: Instant) {
+    pub(super) fn owe(&self, schedule: &HostSchedule, until: Instant) {
         let machine = self.fleet().machine.machine();
         machine.owe(machine.id(&self.name()), schedule.last_starts(), until);
     }

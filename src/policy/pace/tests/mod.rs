@@ -209,14 +209,15 @@ fn max_concurrent_0_means_1() {
     Host::new().visit(0, &Terms { max_concurrent: 0, ..Terms::default() }, OK);
 }
 
+/// Each request is sent at once, so the next one would wait for one gap.
 #[test]
-fn dry_run_reports_the_slots_that_would_have_been() {
+fn dry_run_reports_the_wait_since_the_last_start() {
     let mut host = Host::new();
     let told = [0, 10, 20, 30].map(|at| host.schedule.dry_run(host.at(at), A, &delay(30_000)));
-    // The last request would have been refused, and takes no slot.
-    assert_eq!(told, [0, 29_990, 59_980, 89_970].map(ms));
-    assert_eq!(host.schedule.dry_run(host.at(40), A, &delay(30_000)), ms(89_960));
+    assert_eq!(told, [0, 29_990, 29_990, 29_990].map(ms));
     assert_eq!(host.schedule.in_flight(), 0);
+    assert_eq!(host.schedule.owed(host.at(40)), Some(host.at(30_030)));
+    host.wait(40, A, &delay(30_000), "enforced", Some(30_030));
 }
 
 #[test]
