@@ -213,7 +213,8 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
             (state_directory().join("from").join(folder(&remote.name)), remote.ca_pem, remote.proxy)
         }
     };
-    refuse_foreign(&directory)?;
+    refuse_foreign(&directory)
+        .map_err(|error| CommandError::usage(error.to_string(), "`politely ca export` prints the certificate"))?;
     secret_file::directory(&directory)?;
     let roots = roots::configured(&settings)?;
     let told = TrustFiles {

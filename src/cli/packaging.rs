@@ -72,7 +72,8 @@ pub(super) fn man(args: &Man, mut command: Command) -> Result<ExitCode, CommandE
             super::print_bytes(&text)?;
         }
         Some(directory) => {
-            let written = fs::create_dir_all(directory)
+            let written = refuse_foreign(directory)
+                .and_then(|()| fs::create_dir_all(directory))
                 .and_then(|()| write_pages(&command, "politely", directory))
                 .and_then(|()| fs::write(directory.join("politely.yaml.5"), configuration(config::DEFAULTS)));
             written.explained(directory.display(), "check that it is writable")?;

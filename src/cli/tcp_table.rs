@@ -16,7 +16,8 @@ pub struct TcpRow {
 impl TcpRow {
     /// Whether the socket listens at this address. A socket on the unspecified address listens at every address.
     pub fn listens_at(&self, address: SocketAddr) -> bool {
-        let is_here = self.local.ip() == address.ip().to_canonical() || self.local.ip().is_unspecified();
+        let is_of_all = self.local.ip().is_unspecified() && (self.local.is_ipv6() || address.is_ipv4());
+        let is_here = self.local.ip() == address.ip().to_canonical() || is_of_all;
         self.is_listening && self.local.port() == address.port() && is_here
     }
 }

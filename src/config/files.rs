@@ -1,6 +1,6 @@
 //! Opens regular files at configured paths, and our own files. Finds the default directories.
 
-use super::foreign::{above, is_ours, refuse_foreign};
+use super::foreign::{is_ours, refuse_foreign};
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions, metadata};
@@ -20,10 +20,10 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// Like [`open_file`], with these options, for a file of ours. Sets the file's mode to 0600.
 ///
 /// # Errors
-/// As [`open_file`] and [`refuse_foreign`]; or the file is a symbolic link, and we are root; or the file is another user's.
+/// As [`open_file`] and [`refuse_foreign`]; or the file is a symbolic link, or another user's.
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    refuse_foreign(above(path))?;
-    let file = open_with(options, path, own_flags())?;
+    refuse_foreign(path)?;
+    let file = open_with(options, path, libc::O_NOFOLLOW)?;
     check_owner(&file)?;
     if file.metadata()?.is_file() {
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -51,7 +51,8 @@ pub fn open_lock(directory: &Path) -> io::Result<File> {
 
 /// Opens a lock file of another name, as [`open_lock`] does.
 pub fn open_lock_file(path: &Path) -> io::Result<File> {
-    refuse_foreign(above(path))?;
+    // Not as an error of the lock file, which the user would be told to remove.
+    refuse_foreign(path)?;
     let mut options = OpenOptions::new();
     let opened = open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), path);
     opened.map_err(|error| lock_open_error(path, error))
@@ -63,7 +64,7 @@ pub fn open_lock_file(path: &Path) -> io::Result<File> {
 /// `ResourceBusy`, as for [`open_lock`].
 pub fn check_lock(directory: &Path) -> io::Result<()> {
     let path = directory.join(LOCK);
-    let opened = open_with(OpenOptions::new().read(true).write(true), &path, own_flags());
+    let opened = open_with(OpenOptions::new().read(true).write(true), &path, libc::O_NOFOLLOW);
     // Root may check the configuration of another user's proxy.
     let check = |file: File| {
         let it = file.metadata()?;
@@ -130,10 +131,6 @@ pub fn warn_of_foreign(files: &[PathBuf], what: &str) {
         let first = first.display();
         tracing::warn!("{first}{more}: owned by another user, so not read as {what}; remove it, or change its owner");
     }
-}
-
-fn own_flags() -> libc::c_int {
-    if rustix::process::geteuid().is_root() { libc::O_NOFOLLOW } else { 0 }
 }
 
 fn foreign_file_error() -> io::Error {
@@ -275,13 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn root_does_not_follow_links() {
+    fn links_in_the_place_of_our_files_are_not_followed() {
         let home = tempfile::tempdir().unwrap();
         let (link, target) = (home.path().join("link"), home.path().join("target"));
         symlink(&target, &link).unwrap();
-        let is_root = rustix::process::geteuid().is_root();
-        let open = |path: &Path| open_own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
-        assert_eq!((open(&link).is_err(), target.exists()), (is_root, !is_root));
+        fs::write(&target, "").unwrap();
+        let open = |path: &Path| open_own(OpenOptions::new().read(true).write(true), path);
+        assert!(open(&target).is_ok() && open(&link).is_err());
     }
 
     /// That user could make root overwrite any file, by links or by exchanging directories.

@@ -16,8 +16,8 @@ struct ForeignPlace {
     user: u32,
 }
 
-/// Fails if we are root, and another user controls the path. What root controls is looked at first, so no other user can change the
-/// outcome while this runs.
+/// Fails if we are root, and another user controls what is at the path. Only places that root controls are looked at before the outcome is
+/// known, so no other user can change it meanwhile.
 ///
 /// # Errors
 /// `PermissionDenied`: another user controls the path.
@@ -25,7 +25,7 @@ pub fn refuse_foreign(path: &Path) -> io::Result<()> {
     let Some(ForeignPlace { at, user }) = foreign_to_us(path) else { return Ok(()) };
     let at = at.display();
     let what = format!(
-        "root does not write here, as {at} belongs to the user {user}: run this as that user, or name another directory"
+        "root changes and runs nothing in {at}, which belongs to the user {user}: run this as that user, or name another directory"
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
@@ -60,7 +60,8 @@ fn foreign_to_us(path: &Path) -> Option<ForeignPlace> {
     foreign(path, |metadata| [0, roots].contains(&metadata.uid()))
 }
 
-/// Follows the path from the file system's root up to the first place that is not root's. A part that is missing is not foreign.
+/// Follows the path from the file system's root up to the first place that is not root's. Not foreign: a part that is missing, a file at
+/// the end (its owner cannot exchange it), and links of the kernel's, such as /dev/stdout.
 fn foreign(path: &Path, is_roots: impl Fn(&Metadata) -> bool) -> Option<ForeignPlace> {
     let parts = |path: &Path| path.components().map(|part| part.as_os_str().to_owned()).collect::<VecDeque<OsString>>();
     let (mut left, mut at, mut links) = (parts(&std::path::absolute(path).ok()?), PathBuf::new(), 0);
@@ -70,8 +71,11 @@ fn foreign(path: &Path, is_roots: impl Fn(&Metadata) -> bool) -> Option<ForeignP
             continue;
         }
         let next = at.join(&part);
+        if next == Path::new("/proc") {
+            return None;
+        }
         let found = next.symlink_metadata().ok()?;
-        if !is_roots(&found) {
+        if !is_roots(&found) && (!left.is_empty() || found.is_dir() || found.is_symlink()) {
             return Some(ForeignPlace { at: next, user: found.uid() });
         }
         if !found.is_symlink() {
@@ -107,6 +111,8 @@ mod tests {
         chown(&theirs, Some(61_184), None).unwrap();
         symlink("../theirs/x", own.join("link")).unwrap();
         symlink(&own, theirs.join("back")).unwrap();
+        fs::write(own.join("their-file"), "").unwrap();
+        chown(own.join("their-file"), Some(61_184), None).unwrap();
         symlink("loop", own.join("loop")).unwrap();
         let their_place = |at: &Path| Some(ForeignPlace { at: at.to_owned(), user: 61_184 });
         for (path, expected) in [
@@ -115,6 +121,8 @@ mod tests {
             (own.join("../theirs"), their_place(&theirs)),
             (theirs.join("missing"), their_place(&theirs)),
             (own.join("link"), their_place(&theirs)),
+            (own.join("their-file"), None),
+            ("/proc/self/cwd".into(), None),
             // Its owner can exchange this link.
             (theirs.join("back/x"), their_place(&theirs)),
             (own.join("loop"), None),

@@ -165,16 +165,10 @@ impl MakeWriter<'_> for Queues {
 }
 
 /// Opens a log file. A pipe without a reader is an error instead of blocking. Only owner and group can read a new file, as it will
-/// contain users and URLs. Root may write to another user's terminal or pipe, but not to a file in a directory of that user's.
+/// contain users and URLs.
 fn open(path: &Path) -> io::Result<File> {
-    let foreign = refuse_foreign(path);
-    let mut options = OpenOptions::new();
-    options.create(foreign.is_ok()).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK);
-    match options.open(path) {
-        Ok(file) if !file.metadata()?.is_file() => Ok(file),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        opened => foreign.and(opened),
-    }
+    refuse_foreign(path)?;
+    OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 type LogSwitch = Box<dyn Fn(&LogSettings) + Send + Sync>;

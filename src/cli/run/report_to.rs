@@ -32,6 +32,7 @@ impl ReportTo {
         if let Some(file) = inherited(path)? {
             return Ok(Some(ReportFile { file, is_shared: true }));
         }
+        refuse_foreign(path)?;
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         Ok(Some(ReportFile { file, is_shared: false }))
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::own_entries::{OwnEntries, remove_each};
-use super::{TrustEntry, TrustOutcome, UserMachine, left_alone, run};
+use super::{TrustEntry, TrustOutcome, UserMachine, run};
 
 pub(super) struct JavaKeystore {
     keytool: PathBuf,
@@ -15,18 +15,17 @@ pub(super) struct JavaKeystore {
 
 impl JavaKeystore {
     /// # Errors
-    /// Java is not installed, or lacks keytool; or keytool is another user's.
+    /// Java is not installed, or lacks keytool.
     pub fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
         let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
         let keytool = homes.or_else(|| machine.tool("keytool"));
-        let keytool = keytool.ok_or_else(|| match machine.tool("java") {
+        keytool.map(Self::of).ok_or_else(|| match machine.tool("java") {
             Some(java) => TrustOutcome::failed(
                 format!("keytool is missing beside {}", java.display()),
                 "install a JDK or a whole JRE, which contains it, or set JAVA_HOME",
             ),
             None => TrustOutcome::Nothing(String::from("there is no Java on the PATH")),
-        })?;
-        left_alone(&keytool).map(|()| Self::of(keytool))
+        })
     }
 
     fn of(keytool: PathBuf) -> Self {

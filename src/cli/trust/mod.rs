@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use tempfile::NamedTempFile;
 
-use crate::config::refuse_foreign;
+use crate::config::{refuse_foreign, unnamed};
 use crate::tls::{Ca, Trusted};
 use own_entries::{PREFIX, remove_each};
 
@@ -199,14 +199,6 @@ fn uninstall_firefox(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcom
     removed.into_iter().chain(failed).collect()
 }
 
-/// Fails if root would have to trust another user: a browser's database names libraries for certutil to load, and keytool is a program.
-fn left_alone(place: &Path) -> Result<(), TrustOutcome> {
-    refuse_foreign(place).map_err(|error| {
-        let hint = "`politely ca install` as that user makes that user's programs trust the authority";
-        TrustOutcome::failed(format!("{} is left alone: {error}", place.display()), hint)
-    })
-}
-
 /// Reports a store that cannot be read, and may contain an entry of ours.
 fn not_listed(place: &Path, error: &io::Error) -> TrustOutcome {
     TrustOutcome::failed(format!("{} cannot be read: {error}", place.display()), "run this as a user who may read it")
@@ -218,7 +210,7 @@ fn not_changed(policies: &Path, error: &io::Error) -> TrustOutcome {
 }
 
 fn written(pem: &str) -> io::Result<NamedTempFile> {
-    let mut file = NamedTempFile::new()?;
+    let mut file = unnamed(&std::env::temp_dir())?;
     file.write_all(pem.as_bytes())?;
     Ok(file)
 }
@@ -251,6 +243,7 @@ fn call(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> io::Result
     if until.is_some_and(|until| Instant::now() >= until) {
         return Err(late());
     }
+    refuse_foreign(tool)?;
     // Files instead of pipes: a full pipe, or one that another process keeps open, would block.
     let mut files = [tempfile::tempfile()?, tempfile::tempfile()?];
     let mut command = Command::new(tool);

@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::config::private_directory;
+use crate::config::{private_directory, refuse_foreign};
 
 use super::own_entries::{OwnEntries, remove_each};
-use super::{TrustEntry, TrustOutcome, UserMachine, left_alone, not_listed, run};
+use super::{TrustEntry, TrustOutcome, UserMachine, not_listed, run};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     each(machine, has_browser(machine), |database| {
@@ -41,7 +41,6 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
 /// Calls a function for each database. `may_make`: as in [`databases`].
 fn each(machine: &UserMachine, may_make: bool, change: impl Fn(Database<'_>) -> TrustOutcome) -> Vec<TrustOutcome> {
     let (databases, mut outcomes) = (databases(machine, may_make), unreadable_directories(machine));
-    outcomes.extend(all_databases(machine, may_make).iter().filter_map(|path| left_alone(path).err()));
     if databases.is_empty() && outcomes.is_empty() {
         return vec![TrustOutcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
@@ -69,14 +68,8 @@ fn unreadable_directories(machine: &UserMachine) -> Vec<TrustOutcome> {
     failed.map(|(error, path)| not_listed(&path, &error)).collect()
 }
 
-/// The databases of all browsers that may be changed. `may_make`: include the database to create for Chromium, if it has none.
+/// The databases of all browsers. `may_make`: include the database to create for Chromium, if it has none.
 pub(super) fn databases(machine: &UserMachine, may_make: bool) -> Vec<PathBuf> {
-    let mut all = all_databases(machine, may_make);
-    all.retain(|path| left_alone(path).is_ok());
-    all
-}
-
-fn all_databases(machine: &UserMachine, may_make: bool) -> Vec<PathBuf> {
     let of = |home: &PathBuf| [chromium(machine, home, may_make), firefox(home)].concat();
     machine.home.as_ref().map(of).unwrap_or_default()
 }
@@ -184,8 +177,9 @@ impl Database<'_> {
         self.call(&["-N", "--empty-password"], &[]).map(drop)
     }
 
-    /// Runs certutil; returns its output.
+    /// Runs certutil; returns its output. A database names libraries, which certutil loads.
     fn call(&self, arguments: &[&str], file: &[&OsStr]) -> Result<String, String> {
+        refuse_foreign(self.path).map_err(|error| error.to_string())?;
         let mut database = OsString::from("sql:");
         database.push(self.path);
         let arguments = arguments.iter().map(OsStr::new).chain(file.iter().copied());

@@ -88,7 +88,7 @@ impl SystemStore {
     /// Reports a failed change. `by_hand`: the shell command for it. Not `sudo politely`: root has another state directory, and would find
     /// or create another authority there.
     fn denied(&self, error: &io::Error, file: &str, by_hand: &str) -> TrustOutcome {
-        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root();
         let what = if is_denied { "only root may do this".to_owned() } else { format!("{file}: {error}") };
         TrustOutcome::failed(what, format!("{by_hand} && sudo {}", self.tool.display()))
     }

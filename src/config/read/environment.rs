@@ -114,7 +114,7 @@ pub(in crate::config) fn overlay(
     for variable in variables {
         let (at, path) = (ConfigPlace::Variable(variable.name.as_str().into()), variable.path());
         if variable.value.contains(char::REPLACEMENT_CHARACTER) {
-            faults.push(&at, Complaint::new("the value is not UTF-8", "write it in UTF-8"));
+            faults.push(&at, Complaint::new("the value is not UTF-8, or contains U+FFFD", "write it in UTF-8"));
             continue;
         }
         let open = (1..path.len())

@@ -285,6 +285,7 @@ fn variable_that_is_not_utf8_is_a_fault() {
 
     let variable = (OsString::from("POLITELY_STORE__DIRECTORY"), OsString::from_vec(b"/srv/caf\xe9".to_vec()));
     let fault = Settings::load(None, [variable]).unwrap_err().to_string();
-    let expected = "error: the value is not UTF-8\n  --> POLITELY_STORE__DIRECTORY\nhint: write it in UTF-8";
+    let expected =
+        "error: the value is not UTF-8, or contains U+FFFD\n  --> POLITELY_STORE__DIRECTORY\nhint: write it in UTF-8";
     assert_eq!(fault, expected);
 }
