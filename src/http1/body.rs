@@ -36,8 +36,7 @@ pub enum BodyError {
 }
 
 impl Body {
-    /// The body of a request. Chunks must follow the grammar exactly, and trailers that would change the meaning of the message are
-    /// refused.
+    /// The body of a request. Chunks must follow the grammar exactly, and trailers that would frame or route the message are refused.
     pub fn of_request(framing: Framing) -> Self {
         Self::new(framing, true)
     }

@@ -11,7 +11,8 @@ pub(super) struct Chunked {
     strict: bool,
     /// Size of the chunk, as far as it was read; in its data, the number of bytes that are still to come.
     left: u64,
-    /// Number of bytes that chunk extensions may still have. Each byte of content allows one more.
+    /// Number of bytes that chunk extensions and padding may still have. Each byte of content allows one more, and each
+    /// chunk of an answer [`MAX_PADDING`] more.
     spare: usize,
     trailers: usize,
     /// The trailer section: each line up to its CR.
@@ -192,7 +193,7 @@ const MAX_SIZE_BITS: u32 = 60;
 const MAX_SIZE_DIGITS: u8 = 32;
 /// Maximum of `spare`, in bytes. Nobody uses chunk extensions, so a body with more extensions than content only wastes time.
 const MAX_SPARE: usize = 8 * 1024;
-/// Maximum number of padding bytes after each chunk size of an answer.
+/// Number of padding bytes that each chunk of an answer allows, in addition to those that its content allows.
 const MAX_PADDING: usize = 32;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
 const MAX_TRAILERS: usize = 1024;

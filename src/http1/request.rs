@@ -49,8 +49,8 @@ impl RequestHead<'_> {
 /// head, pass the value that the previous call left. Empty lines before the head are skipped (§2.2).
 ///
 /// # Errors
-/// The head is ambiguous: bare LF or CR, folded lines, spaces around names, two Hosts, any doubt about the length of the body (§6.3).
-/// An end of line without CR is refused at once, even if the head is incomplete.
+/// The head is over a limit, or ambiguous: bare LF or CR, folded lines, spaces around names, two Hosts, any doubt about the length of the
+/// body (§6.3). An end of line without CR is refused at once, even if the head is incomplete.
 #[inline]
 pub fn read_request<'r, 'a: 'r>(
     input: &'a [u8],
@@ -65,7 +65,7 @@ pub fn read_request<'r, 'a: 'r>(
 /// Like [`read_request`], for an `input` that is exactly one whole head.
 ///
 /// # Errors
-/// The head is ambiguous.
+/// The head is malformed or ambiguous, or has too many fields.
 #[inline]
 pub fn read_whole_request<'r, 'a: 'r>(
     input: &'a [u8],

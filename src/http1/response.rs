@@ -17,8 +17,8 @@ pub struct ResponseHead<'r> {
     pub reason: &'r [u8],
     /// Minor version of HTTP/1: 0 or 1.
     pub minor: u8,
-    /// The fields, with at most one framing (§6.3): repeated lengths are merged, Content-Length is removed if Transfer-Encoding overrides
-    /// it, and both are removed if the answer cannot have a body.
+    /// The fields, with at most one framing (§6.3). Repeated lengths are merged. Content-Length is removed if Transfer-Encoding overrides
+    /// it. Both are removed from 1xx, 204 and an answer that grants a CONNECT, and Transfer-Encoding from 304.
     pub fields: &'r [Field<'r>],
     /// The framing of this answer, given the request's method.
     pub framing: Framing,
@@ -50,8 +50,8 @@ impl ResponseHead<'_> {
 /// mutable because folded lines are joined in place (§5.2).
 ///
 /// # Errors
-/// The input is not an HTTP/1 answer, or has lengths that differ or are not numbers; a Transfer-Encoding other than `chunked`, or one in
-/// HTTP/1.0 (§6.1); control characters.
+/// The input is not an HTTP/1 answer, has control characters, or is over a limit. Or its Content-Lengths differ or are not numbers. Or it
+/// has a Transfer-Encoding other than `chunked`, or any in HTTP/1.0 (§6.1).
 #[inline]
 pub fn read_response<R>(
     input: &mut [u8],

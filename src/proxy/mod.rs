@@ -75,7 +75,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Creates the proxy. When `shutdown` turns true, idle connections close at once, and others after their answer.
+    /// Creates the proxy. When `shutdown` turns true, idle connections close soon, and others after their answer.
     pub fn new(
         settings: Arc<ArcSwap<Settings>>,
         gate: Arc<Gate>,

@@ -41,7 +41,7 @@ use tokio::task::JoinSet;
 pub struct Running {
     parts: Arc<Reloadable>,
     stop: watch::Sender<bool>,
-    /// The tasks of the admin address and of the authority's daily check.
+    /// The tasks of the admin address and of the daily check of the certificate authority.
     beside: JoinSet<()>,
 }
 
@@ -52,7 +52,7 @@ pub struct Totals {
     pub connections: u64,
     pub counts: Counts,
     pub held: HeldFigures,
-    /// Failures by host, for the first hosts that failed.
+    /// Failures by host. If many hosts failed, only those that failed most often.
     pub failures: BTreeMap<Box<str>, HostFailures>,
     /// Clients that have rejected our certificates, the latest first.
     pub distrusted: Vec<Arc<Distrusted>>,
@@ -171,7 +171,7 @@ impl Running {
         self.parts.proxy.leaves.ca().path().to_owned()
     }
 
-    /// The counters of answered requests.
+    /// The counters of requests.
     pub fn counts(&self) -> Counts {
         self.parts.proxy.counters.read()
     }

@@ -1,4 +1,4 @@
-//! Applies changed settings: all or none, one reload at a time. Reports each key that needs a restart.
+//! Applies changed settings, one reload at a time. If a part of a reload fails, nothing is changed. Reports each key that needs a restart.
 
 use super::listeners::Listeners;
 use super::{StartError, roots_of, sockets};
@@ -83,7 +83,7 @@ impl Reloadable {
         Some(done)
     }
 
-    /// Applies these settings, or none of them.
+    /// Applies these settings as far as a running proxy can. After an error, nothing is changed.
     pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
         self.apply(settings, &mut self.known.lock())
     }

@@ -37,8 +37,8 @@ impl Upstream {
         }
     }
 
-    /// Screens the addresses of an origin behind an upstream proxy, if its name resolves here: the upstream proxy resolves names
-    /// itself, and may know names that this machine does not. All addresses must be allowed, because it may use any of them.
+    /// Screens the addresses of an origin behind an upstream proxy, if its name resolves here: the upstream proxy resolves names itself,
+    /// and may know names that this machine does not. All addresses must be allowed, because the upstream proxy may use any of them.
     pub(super) async fn screen_what_is_known(
         &self,
         guard: &Guard,

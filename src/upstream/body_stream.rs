@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use std::{io, mem};
 use tokio::io::AsyncReadExt;
 
-/// The body of an answer. If it is dropped early, its connection is closed.
+/// The body of an answer. Dropping it early closes its HTTP/1 connection, or resets its HTTP/2 stream.
 pub struct BodyStream {
     pub(super) carried: ReplyBody,
     /// Whether the body ended with the connection, which was TLS and ended without close_notify.

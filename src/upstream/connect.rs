@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// What a request requires of its connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Want {
-    /// Whether to open a new connection, because a kept connection has just turned out to be dead.
+    /// Whether to open a new connection: for an upgrade, or because a kept connection has just failed.
     pub fresh: bool,
     pub versions: Versions,
     /// The request cannot be repeated: a kept connection is checked once more right before use.

@@ -85,7 +85,7 @@ impl DialError {
             _ if is_own_limit(error) => DialFault::OwnLimit,
             Kind::TimedOut => DialFault::TimedOut,
             Kind::ConnectionRefused => DialFault::Refused,
-            // This machine has no address of that family.
+            // No route to the address, for example because this machine has no address of its family (IPv4 or IPv6).
             Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::AddrNotAvailable => DialFault::Unroutable,
             _ => DialFault::Ended,
         };

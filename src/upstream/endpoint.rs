@@ -37,11 +37,11 @@ pub(super) struct Idle {
     pub stream: Stream,
     pub address: SocketAddr,
     pub since: Instant,
-    /// The client connection that this connection is reserved for.
+    /// The client connection and user that this connection is reserved for.
     pub private: Option<PrivateId>,
 }
 
-/// Identifies the client connection that an idle connection is reserved for.
+/// Identifies the client connection and user that an idle connection is reserved for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PrivateId(pub u64);
 

@@ -47,7 +47,7 @@ pub enum Sent {
 }
 
 impl Route {
-    /// Requests a file once. `on_sent` reports progress; if it returns `false`, the request is not sent.
+    /// Requests a file once. `on_sent` reports progress; if it returns `false` for [`Sent::Begins`], the request is not sent.
     pub async fn ask(
         &self,
         mut want: Want,

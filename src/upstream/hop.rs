@@ -124,7 +124,7 @@ impl Hop<'_> {
 
     fn too_slow(&self, progress: &DialProgress) -> DialError {
         if progress.wait.is_long() {
-            return DialError::new(DialFault::Busy, "this proxy's threads for old kinds of TLS are busy");
+            return DialError::new(DialFault::Busy, "this proxy's threads for TLS handshakes by OpenSSL are busy");
         }
         let detail = format!("{} timed out after {:?}", self.doing(), self.limit());
         DialError::new(DialFault::TimedOut, detail)

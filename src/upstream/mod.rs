@@ -110,7 +110,7 @@ pub struct UpstreamFigures {
 pub struct Prepared(OriginSettings);
 
 impl Upstream {
-    /// Makes it from the initial settings. `listeners`: where this proxy listens.
+    /// Creates it from the initial settings. `listeners`: where this proxy listens.
     ///
     /// # Errors
     /// A client certificate or a signing key cannot be read.

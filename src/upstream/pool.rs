@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Keeps connections within their limits.
+/// Keeps the idle connections of all endpoints within the limits on their number and age.
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Arc<AtomicUsize>,

@@ -30,7 +30,7 @@ impl PrivateConnections {
         self.is_let_in.load(Relaxed)
     }
 
-    /// Notes that this endpoint has an idle connection of this client connection.
+    /// Notes that this endpoint keeps an idle origin connection reserved for this client connection.
     pub(super) fn note(&self, endpoint: &Arc<Endpoint>) {
         let mut endpoints = self.endpoints.lock();
         if !endpoints.iter().any(|known| known.as_ptr() == Arc::as_ptr(endpoint)) {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Addresses that failed, and when.
+/// Addresses that failed, or were slower than another address, and when.
 pub(super) struct FailedAddresses(Cache<SocketAddr, Instant>);
 
 impl Default for FailedAddresses {

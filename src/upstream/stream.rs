@@ -91,8 +91,8 @@ impl AsyncRead for Stream {
     }
 }
 
-/// Charges bytes read to the task's tokio budget, so that an origin that sends endlessly, in the most expensive pieces, delays other tasks
-/// by at most 128 KiB.
+/// Charges the bytes read to the task's tokio budget: an origin that sends endlessly, in the most expensive pieces, is read for at most 128
+/// KiB before other tasks run.
 fn charge(cx: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / CHARGED {
         match coop::poll_proceed(cx) {

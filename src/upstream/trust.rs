@@ -152,7 +152,7 @@ const HINT: &str = "correct `client_certificate` in `hosts`: `certificate` with 
 #[derive(Debug)]
 struct Verifier {
     webpki: Arc<WebPkiServerVerifier>,
-    /// `false`: the roots are ignored.
+    /// `false`: roots, name and dates are not checked.
     verify: bool,
     /// SHA-256 of pinned keys, one of which the server's own certificate must have. Empty: any key.
     pins: Vec<[u8; 32]>,

@@ -20,8 +20,8 @@ use std::time::Duration;
 use tokio::sync::{self, OwnedMutexGuard, Semaphore, oneshot};
 use tokio::time::sleep;
 
-/// Checks a client's address. If `access` names neither clients nor users, only loopback and clients with a certificate
-/// are allowed, including on connections that were opened before a reload.
+/// Checks a client's address. If `access` names neither clients nor users, only loopback and clients with a certificate are allowed. Called
+/// for each request, so that a reload also applies to open connections.
 pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
     let client = peer.address.ip().to_canonical();
     let why = if access.clients.is_empty() {
@@ -83,7 +83,7 @@ pub struct Passwords {
     /// Whether a password was right, by digest of name, stored hash and password.
     results: Arc<Cache<Digest, bool>>,
     turns: Mutex<HashMap<AttemptKey, Arc<sync::Mutex<()>>>>,
-    /// Limits concurrent hashes: each takes a thread and at least 19 MiB.
+    /// Limits concurrent hashes: each takes a thread and, with the usual hash cost, 19 MiB.
     hashing: Arc<Semaphore>,
     /// The hash costs that each attempt computed.
     #[cfg(test)]

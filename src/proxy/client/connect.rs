@@ -1,5 +1,5 @@
-//! CONNECT (RFC 9110 §9.3.6). A CONNECT to an intercepted host is always granted: exchange/decide.rs refuses requests
-//! inside, with an answer that the client can read.
+//! CONNECT (RFC 9110 §9.3.6). A CONNECT to an intercepted host is granted even if requests to the host are refused: exchange/decide.rs
+//! refuses those inside, with an answer that the client can read.
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
@@ -46,7 +46,7 @@ pub async fn connect(
 ) {
     let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, permit, .. } = &mut *connection;
-    // This request is only for the log and the answer; it is not forwarded.
+    // This request is not forwarded: it serves the decision, the log and the answer.
     let request = Request {
         user_agent: agent.as_deref().map(str::as_bytes),
         prefer_wait,

@@ -13,7 +13,8 @@ use std::time::SystemTime;
 /// The clients that rejected a certificate most recently.
 pub struct DistrustedClients {
     kept: Mutex<Vec<Arc<Distrusted>>>,
-    /// Clients that trusted the certificate for this host, as they sent a request. A later early close has another reason.
+    /// Pairs of a client and a host whose certificate the client has trusted, as it sent a request. If it later closes early, it has
+    /// another reason.
     accepted: Cache<(IpAddr, Box<str>), ()>,
 }
 
@@ -59,7 +60,7 @@ impl DistrustedClients {
         self.kept.lock().retain(|one| one.how != Distrust::Closed || one.client != client || *one.host != *host);
     }
 
-    /// Returns true when distrust by this client and host becomes certain.
+    /// Adds a case. Returns true if it makes the distrust by this client and host certain.
     fn add(&self, client: IpAddr, host: &str, agent: Option<&str>, how: Distrust) -> bool {
         let mut kept = self.kept.lock();
         let before = kept.iter().position(|one| one.client == client && *one.host == *host);
@@ -79,7 +80,8 @@ impl DistrustedClients {
 }
 
 impl Proxy {
-    /// Counts each case, and logs a client and host once their distrust is certain.
+    /// Counts each case, and logs a client and host once their distrust is certain, except for hosts that browsers request in the
+    /// background. Ignores an early close by a client that has trusted the certificate before.
     pub(super) fn log_distrust(&self, client: SocketAddr, host: &str, agent: Option<&str>, how: Distrust) {
         let client = client.ip().to_canonical();
         if how == Distrust::Closed && self.distrusted.accepted.get(&(client, host.into())).is_some() {

@@ -108,7 +108,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     }
 }
 
-/// Resolves when the proxy stops, or when this connection is idle and another one needs its place.
+/// Resolves when the proxy stops, or when this connection is idle and was asked to make room.
 async fn leaves(proxy: &Proxy, permit: &ConnectionPermit, is_idle: bool) {
     tokio::select! {
         () = proxy.stopped() => {}

@@ -231,6 +231,6 @@ const BACKLOG: usize = 1024;
 const MAKE_ROOM: usize = 16;
 /// Minimum time between log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay before accepting again after idle connections were asked to close. `ACCEPT_RETRY`: the delay if none was idle.
+/// Delay before accepting again after idle connections were asked to close. `ACCEPT_RETRY`: the delay after any other error.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

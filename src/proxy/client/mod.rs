@@ -47,7 +47,7 @@ pub struct Peer {
 /// State that all streams of one connection share.
 #[derive(Debug, Default)]
 pub struct SharedByStreams {
-    /// Whether the connection's first request is in flight, which needs no place in `Proxy::streams`.
+    /// Whether a request holds the place that the connection has of its own, outside of `Proxy::streams`.
     pub first_stream: AtomicBool,
     /// [`Peer::private`] of each user that the connection has had.
     private: Mutex<HashMap<Option<String>, Arc<PrivateConnections>>>,
@@ -69,7 +69,8 @@ impl Peer {
         Peer { is_socks: false, tunnel: Some(tunnel), private: Arc::default(), shared: Arc::default(), ..self }
     }
 
-    /// Switches to the private connections of `user`. The streams of one connection may have different users.
+    /// Sets the user, and switches to the private connections of that user. The streams of one connection may have
+    /// different users.
     fn set_user(&mut self, user: Option<Arc<User>>) {
         let name = user.as_ref().map(|user| user.name.as_ref());
         if self.user.as_ref().map(|user| user.name.as_ref()) != name {

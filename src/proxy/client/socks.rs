@@ -36,15 +36,15 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
             Box::pin(connect(proxy, inner, authority, None, None)).await;
         }
         Err(outcome) => {
-            // The client has its answer, in SOCKS form.
+            // No HTTP answer is sent: the client has got its SOCKS reply, has left, or was too slow.
             conclude_unread(proxy, &Unread::default(), outcome, &peer, began);
             io.lingering_close(&mut timer, LINGER_TIME, LINGER_BYTES).await;
         }
     }
 }
 
-/// Identifies the client and reads its destination. If this returns an error, the client has been answered already.
-/// The time of the password check does not count.
+/// Identifies the client and reads its destination. If this returns an error, the client has been answered, has left,
+/// or was too slow. The password check does not count against the time limit.
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts of answers, and latencies.
+/// Counts of requests, and latencies.
 #[derive(Default)]
 pub struct Counters {
     /// Outcomes of requests whose client has no label in the metrics.
@@ -52,7 +52,7 @@ pub struct HostFailures {
 pub struct Counts {
     /// Requests answered by the origin, from the cache, or by the proxy itself without a refusal.
     pub forwarded: u64,
-    /// Requests for which the origin was unreachable or broke off.
+    /// Requests that failed: the origin was unreachable or broke off, or the body of the request was malformed or too slow.
     pub failed: u64,
     /// Requests whose client left before it had the whole answer.
     pub client_gone: u64,
@@ -64,7 +64,7 @@ pub struct Counts {
     pub refused: BTreeMap<&'static str, u64>,
     /// The requests in `refused` that the origin had answered before the refusal. That answer was not delivered.
     pub refused_after_answer: u64,
-    /// Requests that report mode let through, by the slug of the refusal.
+    /// Decisions that were not enforced, because of report mode or a setting `report`, by slug: of the refusal, or `held`.
     pub reported: BTreeMap<&'static str, u64>,
     /// TLS connections that clients ended because of our certificate, by reason.
     pub distrusted: BTreeMap<&'static str, u64>,

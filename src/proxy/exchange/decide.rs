@@ -48,7 +48,8 @@ impl Exchange<'_> {
         loop {
             let route = match self.route(&mut last.route).await? {
                 Ok(route) => Ok(route),
-                // The gate refuses the request, because robots.txt of a host without an address is unreachable.
+                // The gate decides first. Unless it has a stored robots.txt, it refuses the request, because robots.txt
+                // of a host without an address is unreachable.
                 Err(ReachError::Resolve(error)) => Err(error),
                 Err(ReachError::Denied(Denied::SetupHost(_))) => {
                     return Ok(RequestDecision::Local(self.setup_page()));

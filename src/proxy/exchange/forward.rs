@@ -116,7 +116,7 @@ impl Exchange<'_> {
         self.permit.as_ref().is_none_or(|permit| permit.holds_at(&self.request.authority, address))
     }
 
-    /// Takes another slot unless the current one is still valid. `first`: the address to try first.
+    /// Takes another slot, unless the current one is unused and still valid. `first`: the address to try first.
     async fn take_slot<C: Client>(
         &mut self,
         client: &mut C,

@@ -12,4 +12,4 @@ pub fn read_offered_price(promised: &mut Option<Money>, value: &[u8]) -> Result<
     }
 }
 
-const FORM: &str = "crawler-max-price and crawler-exact-price are written `USD 0.01`";
+const FORM: &str = "malformed crawler-max-price or crawler-exact-price: write it like `USD 0.01`";

@@ -29,7 +29,7 @@ pub enum Outcome {
     Tunnelled,
     Refused(Refusal),
     Failed(Failure),
-    /// The origin's answer broke off.
+    /// The answer broke off after its beginning was sent: the origin or the cache failed, or one side was too slow.
     Cut(String),
     /// The client has left.
     ClientGone,

@@ -56,7 +56,7 @@ pub struct Request<'a> {
 pub struct Unread<'a> {
     pub is_head: bool,
     pub accept: Option<&'a [u8]>,
-    /// `None` over HTTP/1.
+    /// `None`: unknown, as for each malformed head in HTTP/1.
     pub url: Option<String>,
 }
 

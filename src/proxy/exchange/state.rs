@@ -77,7 +77,7 @@ pub(super) struct Trip {
     /// Status of the answer that was sent to the client; 0: none.
     pub(super) status: u16,
     pub(super) moved: Moved,
-    /// Whether the answer is a stream of events, for which no minimum rate applies.
+    /// Whether the answer is an endless stream, such as of events, for which no minimum rate applies.
     pub(super) is_endless: bool,
     /// Whether the client was sent all content that the answer announced. The client may leave then, even before the end of the body.
     pub(super) is_delivered: bool,

@@ -54,7 +54,7 @@ impl Buffer {
         }
     }
 
-    /// Whether more can be read without more memory.
+    /// Whether more can be read without growing the buffer.
     pub fn has_room(&self) -> bool {
         self.memory.capacity() == 0 || self.room() > 0
     }

@@ -18,8 +18,8 @@ impl LeafRate {
         LeafRate(Cache::new(CLIENTS))
     }
 
-    /// Waits until this client may have another certificate: a token bucket of [`BURST`], with a token refilled each
-    /// [`REFILL`]. Takes no token if the future is dropped earlier.
+    /// Waits until this client may have another certificate: a token bucket of [`BURST`], with a token refilled each [`REFILL`]. Takes no
+    /// token if the future is dropped before it is ready.
     pub async fn turn(&self, client: IpAddr) {
         let full = || Ok::<_, Infallible>(Arc::new(Mutex::new(Instant::now())));
         let Ok(bucket) = self.0.get_or_insert_with(&per_client::client(client), full);

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 pub(super) struct Members {
     /// All connections, by client and number.
     pub all: BTreeMap<(IpAddr, u64), Arc<Member>>,
-    /// The connections that waited at the last scan, with their `waits_since`, longest wait first. A connection that began to
-    /// wait after the scan comes after all of these.
+    /// The connections that waited at the last scan, with their `waits_since`, sorted by [`in_order`]. A connection that began to wait
+    /// after the scan comes after all of these.
     waiting: VecDeque<(Arc<Member>, u64)>,
     /// The only client that may have more than half of the places. Found by the last scan, if no connection waited.
     largest: Option<IpAddr>,
@@ -27,8 +27,8 @@ pub(super) struct Members {
 pub(super) struct Member {
     pub number: u64,
     pub is_cut: AtomicBool,
-    /// Since when the connection has waited for its client's first or next request, in milliseconds since the start plus one.
-    /// 0: it does not wait.
+    /// Since when the connection has waited for its client, in milliseconds after the `Room` was created, plus 1. If this is in the
+    /// future, the connection counts as waiting from then on. 0: it does not wait.
     pub waits_since: AtomicU64,
     /// Whether the connection was asked to make room, so that its next answer is its last.
     pub is_last: AtomicBool,
@@ -46,9 +46,9 @@ impl Members {
         self.all.range((client, 0)..=(client, u64::MAX)).map(|(_, member)| member)
     }
 
-    /// Asks the connection that has waited longest to make room, even if it was asked before. Returns false if none waits.
-    /// Scans all connections only when the waiting ones of the last scan have ended or were used, and at most once in [`LOOK_AGAIN`], so
-    /// that a flood at the limit costs little. `now`: as in [`Member::waits_since`].
+    /// Asks the waiting connection that is first by [`in_order`] to make room. Returns false if none waits. Scans all connections only when
+    /// the waiting ones of the last scan have ended or were used, and at most once in [`LOOK_AGAIN`], so that a flood at the limit costs
+    /// little. `now`: as in [`Member::waits_since`].
     pub fn close_longest(&mut self, at: Instant, now: u64) -> bool {
         loop {
             while let Some((member, since)) = self.waiting.front() {

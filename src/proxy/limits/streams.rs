@@ -23,8 +23,8 @@ impl Streams {
         Self(FairPlaces::new(most))
     }
 
-    /// Waits for a place. `first`: whether the connection's first request is in flight. The first request never waits, so that endless
-    /// requests lock nobody out.
+    /// Waits for a place. `first`: whether the place that the connection has of its own is taken. A request that gets that place never
+    /// waits, so that other clients' endless requests lock nobody out.
     pub async fn place<'a>(&'a self, first: &'a AtomicBool, client: ClientId) -> Result<StreamPlace<'a>, Refusal> {
         if !first.swap(true, Relaxed) {
             return Ok(StreamPlace::First(first));

@@ -45,8 +45,8 @@ impl Room {
         Room { open: Arc::new(Open { count, members, next, began, is_over }), most }
     }
 
-    /// Waits until fewer than `limit` connections are open. Meanwhile, a waiting connection makes room or, if none waits, one
-    /// is cut. Calls `limit` again for each attempt. Cancel-safe.
+    /// Waits until fewer than `limit` connections are open. Meanwhile, a waiting connection makes room or, if none waits, a client that has
+    /// more than half of the places loses its newest connection. Calls `limit` again for each attempt. Cancel-safe.
     pub async fn permit(&self, client: IpAddr, limit: impl Fn() -> usize) -> ConnectionPermit {
         let mut open = self.open.count.subscribe();
         loop {
@@ -108,8 +108,8 @@ impl Room {
         members.iter().for_each(|member| member.task.wake());
     }
 
-    /// Asks the connections that have waited longest to make room at once: a quarter of the waiting ones, at least `least`.
-    /// Returns how many it asks.
+    /// Asks a quarter of the waiting connections, and at least `least`, to make room at once: those asked before, then those that have
+    /// waited longest. Returns how many it asks.
     pub fn close_idle(&self, least: usize) -> usize {
         let (now, members) = (self.open.millis(Instant::now()), self.open.members.lock());
         let mut waiting = in_order(members.all.values(), now);
@@ -118,7 +118,7 @@ impl Room {
         waiting.len()
     }
 
-    /// Asks one waiting connection of this client to make room. Returns false if none waits that was not asked before.
+    /// Asks one waiting connection of this client that was not asked before to make room. Returns false if there is none.
     pub fn close_idle_of(&self, client: IpAddr) -> bool {
         self.close_another(self.open.members.lock().of(client))
     }
@@ -232,7 +232,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// How long a connection may wait for its client before it makes room.
+/// Time for which a connection that was asked to make room may wait for its client before it ends.
 const SPARED: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
         assert!(room.take(ONE, 2).is_none());
         let (third, ()) = tokio::join!(room.permit(ONE, || 2), async { drop(first) });
         assert!(room.take(ONE, 2).is_none());
-        assert!(room.take(ONE, 3).is_some(), "a reload may make room");
+        assert!(room.take(ONE, 3).is_some(), "a reload may raise the limit");
         drop(third);
         assert!(room.take(ONE, 2).is_some());
     }
@@ -336,7 +336,7 @@ mod tests {
                 assert!(permits.pop_back().unwrap().is_last(), "the connection that has waited longest is asked");
                 permits.push_front(room.take(OTHER, open).unwrap());
             }
-            assert_eq!(looks.len(), 1, "of {open}");
+            assert_eq!(looks.len(), 1, "number of scans of {open} connections");
             permits.iter().for_each(ConnectionPermit::busy);
             let (found, looked) = close_longest();
             assert!(!found);
@@ -358,7 +358,7 @@ mod tests {
         tokio::time::sleep(SPARED).await;
         assert!(!room.close_idle_of_user("bob") && !room.close_idle_of(OTHER));
         assert!(room.close_idle_of_user("alice"));
-        assert!(!room.close_idle_of_user("alice"), "the user's only waiting connection was asked already");
+        assert!(!room.close_idle_of_user("alice"), "the user's only idle connection has already been asked to close");
     }
 
     #[tokio::test(start_paused = true)]

@@ -104,7 +104,7 @@ impl Answer {
         if self.shared.is_empty() { &self.text[self.body_at..] } else { &self.shared }
     }
 
-    /// Copies a part of the body, unless it is shared.
+    /// Returns a part of the body: copied, unless the body is shared.
     pub fn share(&self, part: Range<usize>) -> Bytes {
         match self.shared.is_empty() {
             true => Bytes::copy_from_slice(&self.body()[part]),

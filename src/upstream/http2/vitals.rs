@@ -86,7 +86,7 @@ impl Vitals {
     pub fn end_stream(&self) {
         self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
         self.come.store(0, Relaxed);
-        // Counted before it is idle, so that the count never underflows when it is taken.
+        // The connection is counted as idle before it can be taken, so that the count never underflows.
         self.all.fetch_add(1, Relaxed);
         if self.streams.fetch_sub(1, Relaxed) & !EXCLUSIVE == 1 {
             self.turned.notify_one();

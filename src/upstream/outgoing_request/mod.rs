@@ -134,12 +134,12 @@ impl Outgoing<'_> {
         if is_whole { Ok(request) } else { Err(NotForHttp2) }
     }
 
-    /// Whether HTTP/2 can carry the target unchanged.
+    /// Whether HTTP/2 can carry the target unchanged, and the request is not an upgrade.
     pub fn fits_http2(&self) -> bool {
         self.upgrade.is_none() && self.path().is_ok()
     }
 
-    /// The path and query for HTTP/2, copied only if necessary.
+    /// The path and query for HTTP/2, with the `/` or `*` that the target lacks.
     fn path(&self) -> Result<PathAndQuery, NotForHttp2> {
         let (before, target) = self.target();
         let path = match before {

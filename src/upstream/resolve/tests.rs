@@ -261,7 +261,7 @@ async fn dead_names_of_one_site_do_not_delay_other_sites_of_the_client() {
     assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
-/// Every name belongs to a different site, and no request gives up before its look-up ends.
+/// Every name belongs to a different site, and no look-up is cancelled.
 #[tokio::test(start_paused = true)]
 async fn silent_sites_delay_another_site_of_the_client_by_about_a_second() {
     let (resolver, _) = resolver();

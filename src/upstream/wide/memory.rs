@@ -63,7 +63,7 @@ impl TlsMemory {
 }
 
 const KEEP_WIDE: Duration = Duration::from_secs(3600);
-/// Short, because a server that is restarting also rejects both.
+/// How long to remember that neither rustls nor OpenSSL works. Short, because a server that is restarting also rejects both.
 const KEEP_REFUSAL: Duration = Duration::from_secs(60);
 /// Maximum number of a host's addresses that are remembered.
 const MOST_REFUSALS: usize = 8;

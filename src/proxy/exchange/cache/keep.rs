@@ -112,7 +112,8 @@ impl Exchange<'_> {
             Received { url: &cached.url, status: head.status, version, at: now, delay: after, fetch: &fetch };
         let stored = may_be_stored.then(|| StoredHead::new(&received, each, field));
         let Some(stored) = stored.filter(StoredHead::is_storable) else {
-            // Removes the stale answer, except after a 5xx (RFC 9111 §4.3.3), or if a HEAD's answer still matches it (§4.3.5).
+            // Removes the stale answer, except after a 5xx (RFC 9111 §4.3.3). A HEAD removes it only if its answer is a 200 with other
+            // validators (§4.3.5).
             let is_other = |stale: &StoredAnswer| {
                 let shown = [head.named(b"etag"), head.named(b"last-modified")];
                 let [etag, modified] = shown.each_ref().map(Option::as_deref);

@@ -36,7 +36,7 @@ pub(super) struct CacheUse {
     seen: Option<EntryId>,
     /// Set if the request goes to the origin. Other requests may wait for its answer.
     claim: Option<PageClaim>,
-    /// The answer is being stored.
+    /// The answer, while it is being stored.
     pub(super) storing: Option<StoringAnswer>,
 }
 

@@ -196,5 +196,5 @@ impl AsRef<[u8]> for Mark {
     }
 }
 
-/// Most bytes of one stream that wait to be written.
+/// Maximum number of bytes of one stream that may wait to be written.
 const MAX_UNWRITTEN: usize = 32 * 1024;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// Resolves when the answer was forwarded or another protocol follows.
+    /// Resolves when the answer was forwarded, another protocol follows, or the origin has confirmed the stored answer.
     pub(super) async fn carry<C: Client, O: Origin>(
         &mut self,
         client: &mut C,
