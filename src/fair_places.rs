@@ -1,6 +1,7 @@
 //! Limits how much work of many clients runs at once: each piece of work needs one of a limited number of places. A client gets another
 //! place only while it has fewer places than are free. So one client with thousands of dead or slow hosts leaves half of the places to
-//! others, and two such clients leave a third. Clients with equally many places take turns, and so do the sites for which one client waits.
+//! others, and a second such client leaves half of these. Clients with equally many places take turns, and so do the sites for which one
+//! client waits.
 
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;

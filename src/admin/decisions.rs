@@ -1,4 +1,4 @@
-//! `/api/v1/decisions`: the recent refusals as JSON, or live (`text/event-stream`, HTML §9.2).
+//! `/api/v1/decisions`: the recent refusals, and requests that were only reported, as JSON or live (`text/event-stream`, HTML §9.2).
 
 use super::parameters::QueryFields;
 use super::{Admin, json};

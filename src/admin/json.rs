@@ -151,7 +151,7 @@ pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, o
     value
 }
 
-/// A refusal, with the members that the client received.
+/// A refusal, with the members that the client receives; or a request that was let through and only reported.
 pub(super) fn decision(decision: &RecentDecision) -> Value {
     let (mut members, retry_after) = match &decision.what {
         Reported::Refused(refusal) => (evidence(refusal), refusal.retry_after()),

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 fn router(admin: Arc<Admin>) -> Router {
     let token = || from_fn_with_state(admin.clone(), guard::require_token);
-    // These routes reveal only counts, not clients' data: on loopback, they need no token.
+    // These routes reveal no clients' data (metrics name users only if the token is sent): on loopback, they need no token.
     let mut shared = Router::new()
         .route("/metrics", get(metrics::metrics))
         .route("/ca.pem", get(api::ca))

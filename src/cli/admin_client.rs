@@ -48,7 +48,8 @@ struct Token {
 }
 
 impl Token {
-    /// The text, unless a process of another user is at the other end: while no proxy runs, any user can listen at its address.
+    /// The text, unless the process at the other end belongs to a user other than the token's maker, root or us: while no proxy runs, any
+    /// user can listen at its address.
     ///
     /// # Errors
     /// The reason why the token is not sent.
@@ -107,7 +108,7 @@ impl AdminArgs {
         Ok((address, given.map_or(shown, |text| Ok(Some(Token { text, made_by: None })))))
     }
 
-    /// The address and token according to the configuration. Used if no running proxy is known.
+    /// The address given with `--admin`, or else the configured one, and the configured token. Used if no matching running proxy is known.
     fn asked_by_configuration(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
         let loaded = self.config.load();
         let settings = match self.admin {

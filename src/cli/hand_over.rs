@@ -43,7 +43,7 @@ impl SuperviseArgs {
     }
 
     /// Waits for [`Control::go`], then starts the command. `prepare` is called in the child before exec, and only makes system calls.
-    /// `None`: `run` has failed, and has printed the reason.
+    /// `None`: `run` has failed, and has printed the reason, or was interrupted.
     pub fn start(
         &self,
         mut control: &UnixStream,
@@ -100,7 +100,7 @@ impl Control {
         (&self.0).read(&mut [0]).is_ok_and(|length| length > 0)
     }
 
-    /// Sends a signal to the command. Ignored if it has ended.
+    /// Sends a signal to the command. Does nothing if the command has ended.
     pub fn signal(&self, number: libc::c_int) {
         let byte = u8::try_from(number).unwrap_or_default();
         let _ = (&self.0).write_all(&[byte]);

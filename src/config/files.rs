@@ -20,7 +20,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// Like [`open_file`], with these options, for a file of ours. Sets the file's mode to 0600.
 ///
 /// # Errors
-/// As [`open_file`] and [`refuse_foreign`]; or the file is a symbolic link, or another user's.
+/// As [`open_file`] and [`refuse_foreign`]; or the file is a symbolic link, another user's, or has a second name (a hard link).
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     refuse_foreign(path)?;
     let file = open_with(options, path, libc::O_NOFOLLOW)?;

@@ -89,7 +89,7 @@ fn foreign(path: &Path, is_roots: impl Fn(&Metadata) -> bool) -> Option<ForeignP
     None
 }
 
-/// As many as the kernel follows.
+/// Maximum number of symbolic links that are followed on a path, as in the kernel.
 const MOST_LINKS: usize = 40;
 
 #[cfg(test)]

@@ -109,13 +109,13 @@ impl Hosts {
         self.everybodys.policies.iter().filter_map(|policy| policy.rules.crawl_delay).max().unwrap_or_default()
     }
 
-    /// Every purpose that an entry declares.
+    /// Every declared purpose: for all hosts, and in entries.
     pub fn purposes(&self) -> impl Iterator<Item = &Purpose> {
         let own = self.own.iter().flat_map(|own| &own.entries).flat_map(|(_, entry)| &entry.purpose);
         self.everybodys.policies.iter().flat_map(|policy| policy.rules.purposes()).chain(own.flatten())
     }
 
-    /// Every budget that an entry sets.
+    /// Every budget: for all hosts, and in entries.
     pub fn budgets(&self) -> impl Iterator<Item = Budget> {
         let own = self.own.iter().flat_map(|own| &own.entries);
         let own = own.map(|(_, entry)| entry.manners().over(&Manners::default()));

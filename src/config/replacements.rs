@@ -103,7 +103,7 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
         before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by))
     };
     into.extend(of_all.iter().filter_map(|leaf| of_leaf(leaf, None)));
-    // The entries that a wider pattern covers, by the end of that pattern.
+    // The entries that a wider pattern covers, by configuration key and the wider pattern's suffix (`.example` for `*.example`).
     let mut covered = HashMap::<_, Vec<_>>::new();
     for (pattern, keys, node) in &of_all {
         wider(end(pattern)).for_each(|end| covered.entry((keys, end)).or_default().push((*pattern, node)));
@@ -187,7 +187,8 @@ fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<WrittenNode<'a>> 
     Some(WrittenNode { node: root.under(&path)?, path })
 }
 
-/// Whether `by` comes from another file than `before`, or from a variable. Values of the first file never count as replacements.
+/// Whether `by` comes from another file than `before`, or from a variable or argument. Values of the first file never count as
+/// replacements.
 fn is_elsewhere(before: &YamlNode, by: &YamlNode) -> bool {
     match (&before.at, &by.at) {
         (_, ConfigPlace::Line { file: 0, .. }) => false,

@@ -104,8 +104,8 @@ pub fn write_once(path: &Path, content: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// A temporary file with this content and mode 0600 in the directory of `path`; removed unless it is renamed. `prepare`: sets owner and
-/// mode.
+/// A temporary file with this content in the directory of `path`; removed unless it is renamed. Its mode is 0600, unless `prepare` sets
+/// another mode or owner.
 fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result<()>) -> io::Result<NamedTempFile> {
     let mut file = unnamed(above(path))?;
     file.as_file_mut().write_all(content)?;

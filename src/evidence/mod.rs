@@ -43,7 +43,7 @@ pub struct Evidence {
 pub struct Figures {
     /// Records that this process has written.
     pub written: u64,
-    /// Records that this process has lost, because the disk was full or too slow.
+    /// Records that this process has lost, for example because the disk was full or too slow.
     pub lost: u64,
     /// The current segment, and (`head`) the SHA-256 of its last line.
     pub segment: u64,

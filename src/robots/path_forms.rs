@@ -44,8 +44,8 @@ impl<'a> JudgedPath<'a> {
     }
 
     /// Calls `refuses` with the path as sent, with the path without its dot segments, and with each form that servers make of it. Returns
-    /// the first refusal, and the refused form if servers make it. Allocates nothing for a path that all servers leave unchanged and all
-    /// clients spell the same way.
+    /// the first refusal and, if a form that servers make is refused, this form. Allocates nothing for a path that all servers leave
+    /// unchanged and all clients spell the same way.
     #[inline]
     pub fn first_refused<R>(
         &mut self,
@@ -81,7 +81,7 @@ impl<'a> JudgedPath<'a> {
     }
 }
 
-/// The value that `refuses` returned, and the refused form if servers make it.
+/// The value that `refuses` returned and, if it refused a form that servers make, this form.
 type FirstRefusal<R> = (R, Option<Box<str>>);
 
 /// The path and query of a target as RFC 9309 compares them; then, if there are dot segments, the path without them.

@@ -47,7 +47,7 @@ impl RuleSet {
     }
 
     /// Judges all forms of a path within its budget. Returns the verdict on the first form that a rule disallows, or else that a preference
-    /// refuses, and this form if servers make it. If no form is refused, returns the verdict on the path as sent.
+    /// refuses, and this form if it is one that servers make. If no form is refused, returns the verdict on the path as sent.
     #[inline]
     pub(crate) fn check_within(
         &self,

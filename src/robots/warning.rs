@@ -70,7 +70,7 @@ codes! {
     Html = Error "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
     /// The body is UTF-16 or UTF-32: NULs stand between letters, at the places where these encodings have them.
     Utf16 = Error "utf-16", "this is UTF-16 or UTF-32", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read it as UTF-8 and find no rule";
-    /// NULs stand between letters, but not at the places where an encoding has them.
+    /// NULs stand between letters, but not as in one encoding: at other places, or only in a part of the file.
     UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in an unknown one", "save it as UTF-8 (RFC 9309 §2.3); crawlers cannot read its rules";
     /// The body is compressed, but the answer has no `Content-Encoding`.
     Compressed = Error "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it uncompressed; crawlers find no rule in it";

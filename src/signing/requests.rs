@@ -245,7 +245,7 @@ impl RequestSigner {
 
     /// Handles an `Accept-Signature` challenge: later requests are signed as it asks. Its nonce is for one request: this request if it is
     /// repeated, otherwise the next request. Returns the signature to repeat the request with, if repeating may help. `may_repeat`: prepares
-    /// the repetition, unless that is impossible.
+    /// the repetition; returns false if that is impossible.
     pub fn challenged(
         &self,
         value: &[u8],

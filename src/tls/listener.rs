@@ -54,8 +54,8 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, UnusableF
     Ok(Arc::new(config))
 }
 
-/// The warnings about certificates of listeners and of their clients' authorities that are outside their dates at this time. Certificates
-/// that cannot be read are left out.
+/// Warnings about the listeners' certificates, and the authorities of their clients (`client_ca`), that are expired or not valid yet at
+/// `now`. Files and certificates that cannot be read are left out.
 pub fn date_warnings(listeners: &[Listener], now: OffsetDateTime) -> Vec<Complaint> {
     let mut warnings = Vec::new();
     for (address, tls) in listeners.iter().filter_map(|it| Some((&it.address, it.tls.as_ref()?))) {

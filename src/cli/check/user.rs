@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 pub(super) struct UserTerms {
     name: String,
     place: String,
-    /// Keys and values. `null` means that there is no limit, and an empty list that every value is allowed.
+    /// Keys and values. `null`: not set. An empty list of hosts or methods: any.
     all: Vec<(&'static str, Value)>,
 }
 
 impl UserTerms {
-    /// The terms that are set, each preceded by `joint`.
+    /// The terms that are set, each preceded by `joint`. Empty lists of hosts and methods are included, as `any host` and `any method`.
     pub fn text(&self, joint: &str) -> String {
         let any = |key: &str| match key {
             "egress.hosts" => Some("any host".to_owned()),

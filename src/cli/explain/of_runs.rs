@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Judges by the stored copy of robots.txt, and by the site's other files: stored copies, or those that `gate` has fetched. `Ok(None)`: a
-/// run would fetch robots.txt anew. `Err`: why the verdict is unknown.
+/// Judges by the stored copy of robots.txt, and by the site's other files: stored copies, or those that `gate` has fetched. `Ok(None)`: no
+/// fresh copy that a run would use is stored, or a fleet has the copies. `Err`: why the verdict is unknown.
 pub(super) async fn of_runs(
     settings: Settings,
     gate: &Gate,

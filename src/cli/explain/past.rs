@@ -104,7 +104,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     Ok(if explanation.allowed && !is_refused { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// The last record in which the page itself refused this crawler and use, although the site's files of that time allow them.
+/// The last record in which the page itself reserved a use, if the record is of this crawler and use, and the site's files of that time
+/// allow them.
 fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Decision> {
     let Found { decision, .. } = past.by_page.as_ref().filter(|_| explanation.allowed)?;
     has_same_crawler_and_use(decision, explanation).then_some(decision)
@@ -114,7 +115,7 @@ fn has_same_crawler_and_use(decision: &Decision, explanation: &Explanation) -> b
     decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens
 }
 
-/// Explains why the verdict in the URL's last record differs from the verdict judged now. `None`: both agree.
+/// Explains why the verdict in the URL's last record differs from the verdict judged now. `None`: both agree, or no verdict is on record.
 fn explain_difference(explanation: &Explanation, past: &Past) -> Option<String> {
     let last @ Found { decision, .. } = past.last.last()?;
     let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);
@@ -149,8 +150,8 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
     }
 }
 
-/// The host's rules. The crawler and the purposes come from the arguments, else from `asker` (the URL's last record), else from the
-/// settings.
+/// The host's rules. The crawler and the purposes come from the arguments, else from `asker` (the last record of the
+/// URL, or else of its site), else from the settings.
 fn rules(
     args: &ExplainArgs,
     settings: &Settings,
@@ -166,7 +167,7 @@ fn rules(
     settings.hosts_of(user).get(authority.host()).rules.clone().asked_for(tokens, purposes)
 }
 
-/// Finds a record of the same URL, based on the same files, for the same crawler and use, but with another verdict.
+/// The URL's last record, if it is based on the same files and configuration, for the same crawler and use, but gives another reason.
 fn find_contradiction<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Found> {
     let same = past.last.last()?;
     let (then, known) = (&same.decision, &past.known.decision);

@@ -17,7 +17,7 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Heading of the first column.
+    /// The value of `--by`, which is also the heading of the first column.
     pub fn what(&self) -> String {
         self.by.to_possible_value().expect("no value is hidden").get_name().to_owned()
     }
@@ -137,7 +137,7 @@ const UNKNOWN: &str = "see the documentation";
 /// Maximum number of rows in a table; JSON has all rows.
 pub const MOST_SHOWN: usize = 1000;
 
-/// Appends a character of foreign text, escaped if it could begin a tag, hide text or change the direction of text in HTML or Markdown.
+/// Appends a character of untrusted text, escaped if it could begin a tag, hide text or change the direction of text in HTML or Markdown.
 pub(super) fn put_text(out: &mut String, c: char) {
     match c {
         '&' => out.push_str("&amp;"),

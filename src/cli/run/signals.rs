@@ -13,7 +13,7 @@ pub(super) fn catch() -> io::Result<SignalSet> {
     // Registered first, so that the sender of a signal is known before the signal is handled.
     for (kind, is_sent) in SENT {
         let note = move |info: &libc::siginfo_t| _ = is_sent.fetch_or(is_somebodys(info), Ordering::Relaxed);
-        // SAFETY: a store to an atomic may be done in any signal handler.
+        // SAFETY: reading the siginfo and an atomic operation may be done in any signal handler.
         unsafe { signal_hook_registry::register_sigaction(kind.as_raw_value(), note) }?;
     }
     // Signals that are ignored, as by nohup, stay ignored here and in the command.
@@ -63,7 +63,7 @@ pub(super) fn is_to_end(kind: SignalKind) -> bool {
     STOP.contains(&kind) || kind == SignalKind::hangup()
 }
 
-/// For each signal of the terminal's keys: whether a process, not the terminal, sent the last one.
+/// For each signal of the terminal's keys: whether a process, not the terminal, has sent one that was not passed on yet.
 static IS_INT_SENT: AtomicBool = AtomicBool::new(false);
 static IS_QUIT_SENT: AtomicBool = AtomicBool::new(false);
 const SENT: [(SignalKind, &AtomicBool); 2] =

@@ -40,7 +40,7 @@ pub(super) struct RuleUse {
 /// A rule that refuses requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct RuleTally {
-    /// The robots.txt; for an operator's rule, the entry of `hosts`.
+    /// The URL of the site's file, the key of an operator's rule, or `the sites' answers`.
     pub file: Box<str>,
     /// Line number in a robots.txt, from 1.
     pub line: Option<u32>,

@@ -52,7 +52,7 @@ fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duratio
         }
         // Messages from `run` are for process 1 to read.
         let is_gone = signals.wait(left.is_none().then_some((control, PollFlags::empty())), left);
-        // SIGCHLD, among these signals, reports the end of process 1.
+        // Discards the signals. One of them, SIGCHLD, has ended the wait when process 1 ended.
         signals.read();
         if is_gone {
             until = Some(Instant::now() + outlives);
@@ -60,7 +60,8 @@ fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duratio
     }
 }
 
-/// Leaves the command its permitted descriptors, and gives `run` the listening socket.
+/// Takes from the command what could bypass the proxy (descriptors, capabilities, system calls), then binds the listening socket and passes
+/// it to `run`.
 fn bind(control: &UnixStream) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     bounds::close_descriptors()?;

@@ -48,7 +48,8 @@ impl Fake {
         fs::write(file, "").unwrap();
     }
 
-    /// A tool that writes its arguments to `calls`, with a file's content in place of its name, then runs the script.
+    /// A tool that writes its arguments to `calls`, with `PEM` in place of a file that contains the authority's certificate, then runs the
+    /// script.
     fn tool(&self, name: &str, script: &str) {
         let file = self.at("bin").join(name);
         let (calls, pem) = (self.at("calls").display().to_string(), self.ca.path().display());
@@ -625,7 +626,7 @@ fn install_without_only_visits_every_store() {
     assert!(Path::new("/usr/sbin").is_absolute() && UserMachine::here().path.contains(&PathBuf::from("/usr/sbin")));
 }
 
-/// As with `sudo -E`. A database names libraries that certutil loads.
+/// With `sudo -E`, root's `HOME` is another user's. A database there could name any library for certutil to load.
 #[test]
 fn root_leaves_databases_of_other_users_alone() {
     if !rustix::process::geteuid().is_root() {

@@ -42,7 +42,7 @@ pub enum ConfigPlace {
     File(usize),
     /// A line and a column, both from 1, the column in characters. `file`: as for `File`.
     Line { file: usize, line: usize, column: usize },
-    /// An environment variable.
+    /// An environment variable or an argument, by its name in errors.
     Variable(Arc<str>),
     /// No place: the value was left at its default.
     Unwritten,
@@ -57,7 +57,7 @@ impl ConfigPlace {
         }
     }
 
-    /// The place as shown to people in a message about another place in the same file; empty if there is no place.
+    /// The place as shown to people in a message about another place in the same file; empty if the place has no line and no name.
     pub(in crate::config) fn beside(&self) -> String {
         match self {
             Self::Line { line, .. } => format!("line {line}"),
@@ -108,7 +108,7 @@ pub(in crate::config) struct ConfigText {
     pub text: String,
 }
 
-/// The faults of a configuration, in the order of the files, then of the environment. Never empty.
+/// The faults of a configuration: of whole files, then of lines, then of variables and arguments. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// The file and its included files. Never empty.

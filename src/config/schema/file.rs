@@ -177,7 +177,7 @@ pub struct PaceSettings {
     pub max_crawl_delay: Duration,
     /// Maximum number of requests in flight for one key; always 1 if a crawl delay applies.
     pub max_concurrent: NonZeroU32,
-    /// Maximum time for which a request is held before it is answered 429.
+    /// Maximum time for which a request is held. A request that would have to wait longer is answered 429 at once.
     pub max_wait: Duration,
     /// Maximum number of waiting requests for one key.
     pub queue: usize,

@@ -138,7 +138,7 @@ impl WrittenManners {
     }
 }
 
-/// Checks that a budget limits something.
+/// Checks that `per` comes with `requests` or `bytes`.
 pub(in crate::config) fn check_budget(section: &[&str], check: &mut Sections<'_>) {
     let [per, requests, bytes] = ["per", "requests", "bytes"].map(|name| [section, &["budget", name]].concat());
     if check.is_written(&per) && !check.is_written(&requests) && !check.is_written(&bytes) {

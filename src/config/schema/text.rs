@@ -9,7 +9,7 @@ use crate::config::read::error::Complaint;
 
 /// A value written as text or as a number.
 pub(in crate::config) trait FromText: Sized {
-    /// The expected kind of value, and how to write it.
+    /// The expected kind of value, and (`FORMS`) how to write it.
     const EXPECTED: &'static str;
     const FORMS: &'static str;
 

@@ -101,7 +101,7 @@ impl Decision {
         self.rule.as_deref().is_some_and(|rule| rule.starts_with("url: "))
     }
 
-    /// Whether the configuration let the request through although a rule disallows it, or without regard to the rules.
+    /// Whether the configuration let the request through although it would have been refused or held, or without regard to the rules.
     pub fn is_let_through(&self) -> bool {
         let unread = ["robots-ignored", "allowed-by-operator", "long-unreachable"];
         match self.verdict.as_deref() {

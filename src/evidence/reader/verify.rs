@@ -17,7 +17,7 @@ use std::time::SystemTime;
 pub struct Verified {
     pub segments: u64,
     pub records: u64,
-    /// When the requests of the first and the last record arrived.
+    /// Arrival of the earliest and the latest of the recorded requests.
     pub times: Option<(SystemTime, SystemTime)>,
     /// SHA-256 of the last line, and the number of its segment.
     pub head: Hash,
@@ -225,7 +225,9 @@ impl Walk {
     fn line(&mut self, segment: u64, number: u64, line: Line) {
         let found = &mut self.found;
         if number == 1 && !matches!(line.kind, Kind::Segment { segment: said, .. } if said == segment) {
-            return self.fault(segment, Some(1), "it is not the first line of this segment");
+            let what =
+                format!("this line must begin segment {segment}, but is another record or names another segment");
+            return self.fault(segment, Some(1), what);
         }
         match line.kind {
             Kind::Segment { .. } if number > 1 => self.fault(segment, Some(number), "only line 1 can begin a segment"),

@@ -69,7 +69,7 @@ pub struct Group {
     pub refused: u64,
     /// Refused requests that the site had answered; the answer was not delivered.
     pub refused_after_answer: u64,
-    /// Requests let through as configured, although a rule disallows them.
+    /// Requests that were only reported, as configured, although they would have been refused or held.
     pub reported: u64,
     /// `reported`, and requests that were let through without regard to robots.txt.
     pub let_through: u64,
@@ -84,13 +84,13 @@ pub struct Group {
     pub content_bytes: u64,
     /// Requests that the site answered with 304: the page has not changed since an earlier fetch.
     pub not_modified: u64,
-    /// Milliseconds that requests waited for their turn.
+    /// Milliseconds for which requests were held.
     pub held_ms: u64,
     #[serde(skip)]
     pub times: Option<(SystemTime, SystemTime)>,
     /// Requests by reason. A request with several reasons counts once for each.
     pub reasons: BTreeMap<String, u64>,
-    /// Refused requests by reason; each has one.
+    /// Refused requests, each counted once under its deciding reason.
     pub refused_by: BTreeMap<String, u64>,
     /// Refused requests by rule, named as for [`By::Rule`]. Rules after the first [`MOST_NAMES`] are counted under their reason.
     pub refused_rules: BTreeMap<String, u64>,

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 /// record whose file had been fetched by that time.
 #[derive(Debug)]
 pub struct Past {
-    /// The record that the crawler, the use and the configuration come from.
+    /// The record that the configuration comes from; the crawler and the use, too, unless the URL has a record of its own.
     pub known: Found,
     /// Requests for the URL up to that time, except those of clients that may not use the proxy: totals, and (`last`) the last few in
     /// order.

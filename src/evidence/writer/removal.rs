@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 impl Writer {
-    /// Removes the oldest segments, up to the first that ended less than `keep` ago. Returns whether any was removed.
+    /// Removes the segments that ended more than `keep` ago, the oldest first; stops at the first that did not. Returns whether any was
+    /// removed.
     pub(super) fn remove_old(&mut self, now: SystemTime) -> io::Result<bool> {
         let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
         let all = Stored::all(&self.directory)?;

@@ -71,17 +71,21 @@ async fn negotiate(
     }
     permit.waits(Instant::now());
     let at = at + began.elapsed();
-    let directed = async {
-        let told = match (&credentials, &identified) {
+    let told = async {
+        match (&credentials, &identified) {
             (Some(_), _) => put(io, &[PASSWORD_VERSION, u8::from(identified.is_err())]).await,
             (None, Ok(())) => Ok(()),
             (None, Err(_)) => {
                 destination(io).await.ok();
                 put(io, &reply(NOT_ALLOWED)).await
             }
-        };
-        // A refused client is refused even if it does not read this.
-        identified.and(told)?;
+        }
+    };
+    let told = timer.limit(at, told).await;
+    // A refused client is refused even if it does not read this.
+    identified?;
+    told.ok_or_else(late)??;
+    let directed = async {
         match destination(io).await? {
             Ok(authority) => Ok(authority),
             Err((code, why)) => {

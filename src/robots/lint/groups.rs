@@ -42,7 +42,7 @@ fn name(value: &[u8]) -> Vec<u8> {
     if token.is_empty() { value } else { token }.to_ascii_lowercase()
 }
 
-/// Finds pace lines between two user agents, which seem to end the first user agent's group, but do not.
+/// Finds pace and Content-Signal lines between two user agents, which seem to end the first user agent's group, but do not.
 fn pace_between_agents(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     let mut above: Option<&OutlineEntry> = None;
     for pair in group.windows(2) {

@@ -162,7 +162,7 @@ fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
 mod tests {
     use crate::robots::{ParseOptions, RobotsTxt, WarningCode};
 
-    /// UTF-16 text of which nine characters in ten take three bytes in UTF-8.
+    /// UTF-16 text of which nearly all characters take three bytes in UTF-8.
     fn utf16(characters: usize, end: &str) -> Vec<u8> {
         let line = format!("#{}\n", "\u{4e2d}".repeat(98));
         let text: String = "\u{feff}User-agent: *\n".chars().chain(line.chars().cycle()).take(characters).collect();

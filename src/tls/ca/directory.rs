@@ -1,5 +1,5 @@
 //! The directory of a certificate authority made by this program: created on first use; a successor is prepared beside it and later
-//! replaces it. Any number of processes may do so at once.
+//! replaces it. Any number of processes may use the directory at once.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The tables of the page. Foreign text is escaped where a cell is made.
+//! The tables of the page. Each function that makes a cell escapes untrusted text in it.
 
 use super::words::{between, escape, time};
 use crate::cli::report::overrides::overrides;

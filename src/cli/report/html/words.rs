@@ -1,4 +1,4 @@
-//! Times and foreign texts as HTML.
+//! Formats times and durations, and escapes untrusted text, for HTML.
 
 use crate::cli::report::page::put_text;
 use crate::rfc3339;
@@ -19,7 +19,7 @@ pub fn held(millis: u64) -> String {
     }
 }
 
-/// Escapes foreign text: it can contain neither tags nor characters that change the direction of text.
+/// Escapes untrusted text: the result has neither tags nor characters that change the direction of text.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
