@@ -231,8 +231,7 @@ impl Home {
         home.write("users.yaml", "{}");
         home.write("conf.d/none.yaml", "{}");
         home.write("token", "0123456789abcdef");
-        home.write("var/lib/politely/none", "");
-        assert!(home.politely(&["identity", "keygen", "var/lib/politely/signing-key.pem"]).0);
+        assert!(home.politely(&["identity", "keygen", "bot"]).0);
         let (is_made, path) = home.politely(&["ca", "path"]);
         assert!(is_made, "{path}");
         let certificate = Path::new(path.trim());

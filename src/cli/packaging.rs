@@ -1,6 +1,7 @@
 //! `politely print`; `politely completions` and `politely man`, for packagers.
 
 use super::{CommandError, Explained};
+use crate::config::refuse_foreign;
 use crate::{admin, config};
 use clap::Command;
 use clap_complete::Shell;

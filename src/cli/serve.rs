@@ -113,7 +113,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
 /// Whether the file has no content besides comments, as for a moment while it is rewritten in place, or if the disk is full. A reload must
 /// not treat such a file as a request for all defaults, unless the file was empty at the start.
 fn is_empty(path: &Path) -> bool {
-    let text = if path.is_file() { read_argument(path).unwrap_or_default() } else { return false };
+    let Some(text) = path.is_file().then(|| read_argument(path).ok()).flatten() else { return false };
     serde_yaml::from_slice::<Option<IgnoredAny>>(&text).is_ok_and(|value| value.is_none())
 }
 

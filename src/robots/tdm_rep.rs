@@ -144,7 +144,7 @@ fn entries(bytes: &[u8]) -> (Vec<TdmEntry>, Option<Box<str>>) {
             continue;
         };
         let Some(location) = text(members, "location").filter(|location| location.starts_with(['/', '*'])) else {
-            wrong("no `location` that begins with `/`");
+            wrong("no `location` that begins with `/` or `*`");
             continue;
         };
         let is_reserved = match members.get("tdm-reservation").and_then(Value::as_u64) {
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn invalid_entries_reserve_nothing_and_are_reported() {
         let neither = "`tdm-reservation` is neither 0 nor 1";
-        let no_location = "no `location` that begins with `/`";
+        let no_location = "no `location` that begins with `/` or `*`";
         for (file, expected) in [
             ("", "- (invalid JSON: EOF while parsing a value at line 1 column 0)".to_owned()),
             ("<html>", "- (invalid JSON: expected value at line 1 column 1)".to_owned()),

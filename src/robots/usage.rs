@@ -62,7 +62,7 @@ impl FromStr for Purpose {
 
 /// Why a string is not a purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a purpose has letters, digits, `-` and `_` only, such as `ai-train`")]
+#[error("a purpose has letters, digits, `-`, `_`, `.` and `*` only, such as `ai-train`")]
 pub struct PurposeError;
 
 /// The vocabulary of a usage line.

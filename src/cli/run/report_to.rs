@@ -1,5 +1,6 @@
 //! The destination of the report for scripts (`--report`).
 
+use crate::config::refuse_foreign;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{FdFlags, fcntl_getfd};
 use serde_json::Value;

@@ -264,7 +264,8 @@ const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` f
 const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range is written \"8000-9000\"";
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
-const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
+const PURPOSE_FORMS: &str =
+    "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-`, `_`, `.` and `*`";
 const METHOD_FORMS: &str = "write methods in capitals, such as `GET`, `HEAD` or `POST`; `[]` allows any";
 const INSTANCE_FORMS: &str = "write up to 40 letters, digits, `-`, `.`, `_` or `~`: `crawl3.example.com`";
 const MOST_OF_INSTANCE: usize = 40;

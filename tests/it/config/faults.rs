@@ -157,7 +157,7 @@ hosts:
 #[test]
 fn invalid_value_is_reported_with_the_allowed_values() {
     let ports = "a port is a number from 1 to 65535, a range is written \"8000-9000\"";
-    let purposes = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
+    let purposes = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-`, `_`, `.` and `*`";
     for (yaml, fault) in [
         ("pace: { queue: -1 }", "1:16 expected a whole number, found `-1` | write 0 or more"),
         (

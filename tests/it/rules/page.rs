@@ -262,7 +262,7 @@ async fn unreadable_page_is_refused_with_its_own_reason() {
             Reply::status(200)
                 .field("Content-Type", "text/html; xml")
                 .body("\x1b$B\x1b(B<noscript><!-- </noscript> -->".repeat(2_200)),
-            "the body takes too long to read in all the ways",
+            "reading the body in every way that clients may read it",
         ),
     ];
     let rows = answers.each_ref().map(|(target, _, why)| (*target, *why));

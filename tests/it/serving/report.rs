@@ -539,7 +539,7 @@ async fn training_summary_contains_recorded_data_and_leaves_other_fields_empty()
     let asked_of = |number: u8, user: &str, bytes: u32| {
         let more = json!({
             "user": user, "purpose": ["ai-train"], "product_tokens": ["examplebot"], "bytes_out": bytes,
-            "agent": format!("Bot/{number}"),
+            "agent": format!("Bot/{number}"), "sent_ms": 0,
         });
         asked(number, &format!("https://www.site-{number}.co.uk/"), &more)
     };
