@@ -61,7 +61,7 @@ pub(super) fn decode(
         }
         match one(&body, coding, limit, cut, lenient, until) {
             Ok(decoded) => body = decoded.into(),
-            // The body is the text found last: this coding and those named before it were not applied.
+            // This coding and those named before it were not applied: the last text found is the body.
             Err(error) if !shown.is_empty() && !matches!(error, DecodeError::Costly(_)) => return Ok(shown),
             Err(error) => return Err(error),
         }
@@ -191,8 +191,8 @@ pub(super) fn thread_time() -> Duration {
 }
 
 /// Whether the body may be an unencoded robots.txt: in a charset that extends ASCII, such as UTF-8, without control characters other than
-/// white space and escapes; or in UTF-16 or UTF-32, with a byte order mark, well-formed, and with an ASCII letter, as every key has
-/// one. Compressed data fails within a few bytes. `cut`: the body may end anywhere.
+/// white space and the escape character; or well-formed UTF-16 or UTF-32 with a byte order mark, and with an ASCII letter, as every key
+/// has one. Compressed data fails within a few bytes. `cut`: the body may end anywhere.
 fn is_text(body: &[u8], cut: bool) -> bool {
     let is_control = |char| matches!(char, '\0'..='\x08' | '\x0e'..='\x1a' | '\x1c'..='\x1f' | '\x7f');
     if !body.iter().any(|byte| is_control(char::from(*byte))) {
@@ -395,7 +395,7 @@ pub(super) mod tests {
         assert_eq!(decode(vec![0xff; 100], "deflate", 1000, false), Err(DecodeError::Damaged("deflate")));
     }
 
-    /// Zlib is recognised even by its first byte alone.
+    /// The two bytes of the header suffice to recognise zlib.
     #[test]
     fn zlib_is_recognised_by_its_header_as_deflate_or_gzip() {
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());

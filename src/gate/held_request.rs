@@ -18,7 +18,7 @@ pub struct HeldRequest {
     pub since: Duration,
     /// Estimated time until its slot. `None`: unknown.
     pub left: Option<Duration>,
-    /// Requests waiting for the same host, including this one.
+    /// Requests waiting for slots of the same host, including this one. 1 if this one waits for robots.txt.
     pub waiting: usize,
 }
 

@@ -68,7 +68,7 @@ pub struct Gate {
     fleet: Arc<Fleet>,
     /// `Some` while the proxy drains: the time until which requests may be held.
     drain: Sender<Option<Instant>>,
-    /// How long requests may be held since the last reload: zero in report mode.
+    /// Maximum time for which requests may be held, as of the last reload: zero in report mode. No limit before the first reload.
     max_hold: Sender<Duration>,
     /// Tasks of the fleet, aborted when the gate is dropped.
     _listens: JoinSet<()>,
@@ -187,14 +187,14 @@ impl Gate {
         }
     }
 
-    /// The stored entries of the other files that decide: tdmrep.json, and the licence file that this robots.txt names.
+    /// The entries in memory of the other files that decide: tdmrep.json, and the licence file that this robots.txt names.
     fn other_files(&self, robots: &Entry, rules: &HostRules, authority: &Authority) -> [Option<Arc<Entry>>; 2] {
         let known = |file| self.robots.host(file, authority).load_full();
         let license = robots.named_license().filter(|_| !rules.licensed_purposes().is_empty());
         [rules.mining_purpose().map(|_| known(SiteFile::TdmRep)), license.map(|url| known(SiteFile::license(url)))]
     }
 
-    /// Admits a tunnelled connection, whose requests are invisible: only its pace can be kept.
+    /// Admits a tunnelled connection. Its requests are invisible, so only the pace and the budgets apply, to the connection as a whole.
     /// `hosts`: the client's own settings, in place of `Settings::hosts`. `account`: receives the records of this request.
     pub async fn admit_connection(
         &self,
@@ -217,7 +217,7 @@ impl Gate {
             Stand::Go(permit) => permit,
             Stand::Wait(waiting) => match account.waits(self.turn(Some(request), waiting)).await? {
                 Some(permit) => permit,
-                // A reload holds requests for less time, or not at all: decide again.
+                // After a reload, requests may be held for less time, or not at all: decides again.
                 None => return Box::pin(self.admit_connection(request, hosts, account)).await,
             },
         };

@@ -49,8 +49,8 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot. `request`: `None` for a retry, which is not listed. `None`: a reload lets requests be held for less time, or in
-    /// report mode not at all.
+    /// Waits for a slot. `request`: `None` for a retry, which is not listed. Returns `None` if a reload lets requests be held for less
+    /// time, or in report mode not at all.
     pub(super) async fn turn(
         &self,
         request: Option<&Request<'_>>,
@@ -89,7 +89,7 @@ impl Gate {
             if let Some(address) = address.filter(|_| !before.key().is_of(KeyBy::Address, authority, address)) {
                 pages = self.pacer.queue(&PaceKey::new(KeyBy::Address, authority, Some(address)));
             }
-            // A retry is no longer part of a burst if the origin has asked for a pause, which ends bursts.
+            // A retry in a burst stays in it, unless the origin has asked for a pause meanwhile, which ends bursts.
             let queue = if in_burst && !pages.is_held_back() { pages.beside().clone() } else { pages };
             if permit.is_unused_in(&queue) {
                 return Ok((permit, reported));
@@ -104,8 +104,8 @@ impl Gate {
         }
     }
 
-    /// Waits for a retry's slot, or in report mode reports the wait that it would have had. `next`: the retry's place in the queue, if it has
-    /// one.
+    /// Waits for a retry's slot, or in report mode reports the wait that it would have had. `next`: the retry's place in the queue, if it
+    /// has one.
     async fn slot_again(
         &self,
         queue: &Arc<HostQueue>,
@@ -146,7 +146,7 @@ impl Gate {
 
 /// Retry-After while the proxy drains, by when another instance should have taken over.
 const DRAINING: Duration = Duration::from_secs(5);
-/// Shortest Retry-After, used if the time is unknown.
+/// Lower limit of a Retry-After for a slot, and of the time for which a request waits for robots.txt.
 const AWHILE: Duration = Duration::from_secs(1);
 /// A duration longer than any request waits.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -372,7 +372,7 @@ mod tests {
         assert!(!is_out(&mut modest));
         assert_eq!(waiters.count(), 3);
         assert!(is_out(&mut waiters.unlisted(GREEDY, 3)), "the client's next request gets no place");
-        // With two places each, no client has more than the other, so the newcomer is refused.
+        // A third place would give this client more than the other one has, so the newcomer is refused.
         let mut second = waiters.unlisted(MODEST, 4);
         assert!(!is_out(&mut second));
         assert!(is_out(&mut waiters.unlisted(MODEST, 4)));

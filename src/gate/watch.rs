@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 #[non_exhaustive]
 pub struct GateFigures {
     pub robots: CacheFigures,
-    /// Requests that are held.
+    /// Waiting requests, including retries and redirected fetches.
     pub waiting: usize,
     pub held: HeldFigures,
     /// `None`: no fleet with a server.
@@ -33,7 +33,7 @@ pub struct Times {
     /// Times that requests were held.
     pub held_for_turn: Distribution,
     pub held_for_robots: Distribution,
-    /// Ages of copies when a fetch to replace them ended, by whether the site answered it.
+    /// Ages of robots.txt copies when a fetch to replace them ended, by whether the site answered it.
     pub answered_age: Distribution,
     pub failed_age: Distribution,
 }

@@ -13,8 +13,8 @@ pub enum Access {
     Reservations(Arc<TdmRep>),
     /// A licence file.
     Licenses(Arc<RslFile>),
-    /// No file: status 400 to 499, or redirects that lead nowhere. Each decision interprets this by the current
-    /// settings, so that a changed setting applies at once.
+    /// No file: status 400 to 499 except 429, or redirects that lead nowhere. Each decision interprets this by the current settings, so
+    /// that a changed setting applies at once.
     Missing,
 }
 

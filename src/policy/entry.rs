@@ -37,8 +37,8 @@ pub struct SiteAnswer {
     pub validators: Validators,
 }
 
-/// A first answer whose status says that our request was at fault (400, 408, 412, 421, 426, 431, 494, 505): robots.txt is then
-/// requested again over a new HTTP/1.1 connection. Kept until the process ends.
+/// A first answer whose status says that our request was at fault (400, 408, 412, 421, 426, 431, 494, 505): the file is then requested
+/// again over a new HTTP/1.1 connection. Kept in memory only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AskedAgain {
     pub first_status: u16,

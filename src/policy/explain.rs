@@ -61,9 +61,9 @@ pub struct SiteFileState {
     pub is_html: bool,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
-    /// The fault in the file, or why it could not be fetched; never set for robots.txt.
+    /// What is malformed in the file; without a usable copy, why the file could not or may not be fetched. Never set for robots.txt.
     pub fault: Option<String>,
-    /// Why the last fetch failed.
+    /// Why the last fetch failed, even if an older copy is in use.
     pub failure: Option<String>,
 }
 

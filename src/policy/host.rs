@@ -35,7 +35,8 @@ impl Host {
     }
 
     /// Fast path in one pass: a name of letters, digits, `-` and `_` needs only lower-casing. `None`: the host needs the slow path, as it
-    /// is invalid, may be an address (its last label begins with a digit), or has A-labels, whose Punycode must be checked.
+    /// is invalid, has other characters, may be an address (its last label begins with a digit), or has A-labels, whose Punycode must be
+    /// checked.
     pub(super) fn plain(raw: &[u8]) -> Option<Self> {
         let bare = raw.strip_suffix(b".").unwrap_or(raw);
         let (mut upper, mut label) = (false, 0);

@@ -13,7 +13,7 @@ pub struct Manners {
     pub breaker: Option<Breaker>,
     /// The budget of the host.
     pub budget: Option<Budget>,
-    /// Least time until a page is fetched again.
+    /// Minimum time until a page is fetched again.
     pub min_revisit: Option<Duration>,
 }
 

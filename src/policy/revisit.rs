@@ -91,7 +91,7 @@ impl Visit {
         self
     }
 
-    /// Decides how to answer the next request for the page. `after`: the least time between two fetches.
+    /// Decides how to answer the next request for the page. `after`: the minimum time between two fetches.
     pub fn again(&self, after: Duration, conditions: &Conditions<'_>, now: Instant) -> Again<'static> {
         let since = now.saturating_duration_since(self.at);
         if since >= after {

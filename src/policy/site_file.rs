@@ -12,8 +12,8 @@ pub enum SiteFile {
     Robots,
     /// tdmrep.json: which pages may be mined (W3C TDMRep).
     TdmRep,
-    /// The licence file: which uses are licensed (RSL), at a URL that robots.txt names. Holds a digest of this URL, so that a copy from
-    /// another URL does not count.
+    /// The licence file: which uses are licensed (RSL), at a URL that robots.txt or an answer names. Holds a digest of this URL, so that
+    /// a copy from another URL does not count.
     License([u8; 8]),
 }
 

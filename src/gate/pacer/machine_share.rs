@@ -65,7 +65,7 @@ impl MachineShare {
         }
     }
 
-    /// Reserves a start for the next waiting request, and takes the turn if it is due.
+    /// Reserves a start for the next waiting request, and takes the turn if that start is due.
     pub fn prepare<W>(&mut self, schedule: &mut Schedule<W>, key: &PaceKey, now: Instant) {
         self.next = None;
         if self.turn != ShareTurn::None {
@@ -105,7 +105,8 @@ impl MachineShare {
         }
     }
 
-    /// Gives back an unused turn, when nothing more can start for now. Returns when to act next for a waiting request, if known.
+    /// Gives back an unused turn and, if no request waits, the reserved start. To be called when nothing more can start for now. Returns
+    /// when to act next for a waiting request, if known.
     pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) -> Option<Instant> {
         if schedule.waiting() == 0 && !matches!(self.turn, ShareTurn::Of(_)) {
             self.give_back();

@@ -199,7 +199,7 @@ mod tests {
         assert!(Arc::ptr_eq(&held, &pacer.queue(held.key())));
     }
 
-    /// Sends a request on these terms, so that its host then owes a gap. Returns when it has ended.
+    /// Sends a request on these terms, so that its host then owes a gap. Returns a time just after the request was sent.
     async fn start(queue: Arc<HostQueue>, terms: &Terms, outcome: PaceOutcome) -> Instant {
         let mut permit = queue.turn(ClientId(1), terms).await.expect("at once");
         permit.leaves(false);
@@ -244,7 +244,7 @@ mod tests {
                     left_by = left_by.or(Some(left));
                 }
                 rests(&pacer).await;
-                // On a busy machine, a group may start long after its host.
+                // For the other cases, it does not matter here whether the queue was dropped: the debt must last in any case.
                 assert!(name != "a" || pacer.find(&host).is_none());
                 let figures = pacer.figures(&host).expect("the host owes a delay");
                 assert!(figures.owed + began.elapsed() >= Duration::from_secs(owed.min(50)), "{name}: {figures:?}");

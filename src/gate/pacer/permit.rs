@@ -18,11 +18,12 @@ pub struct Permit {
     stage: Stage,
     /// How the request ended; `Unused` until the request is sent.
     pub outcome: PaceOutcome,
-    /// When the answer began, and whether it may shorten the host's latency, if that is tracked.
+    /// Time from sending to the beginning of the answer, and whether this time may lower the host's latency. `None` if the latency is not
+    /// tracked.
     answered: Option<(Duration, bool)>,
     /// The slot held in the group's queue as well.
     group: Option<Box<Permit>>,
-    /// The place of a retry, in a mutex that is never locked: a waiting future is not `Sync`.
+    /// The place of a retry. In a mutex, which is never locked, because a permit has to be `Sync` and a waiting future is not.
     next: Mutex<Option<Box<Stand>>>,
 }
 
@@ -80,21 +81,21 @@ impl Permit {
         self.group.iter_mut().for_each(|group| group.pass_on());
     }
 
-    /// Whether the request still holds its slot, so that others wait for it.
+    /// Whether the request still holds its slot, so that others wait for it. True in report mode, which has no slots.
     pub fn has_turn(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| slot.is_in_flight)
     }
 
-    /// Takes a place in the queue for a retry. False: the retry would be refused.
+    /// Takes a place in the queue for a retry. False: the retry would be refused, or this request has passed on its slot.
     pub fn stand_again(&mut self) -> bool {
-        // Without a slot, in report mode, nothing is refused.
+        // In report mode, a request has no slot, and its retry needs no place.
         if self.slot.is_some() && self.has_turn() {
             *self.next.get_mut() = self.queue.stand(RETRIES, &self.terms).ok().map(Box::new);
         }
         self.slot.is_none() || self.next.get_mut().is_some()
     }
 
-    /// Notes when the answer began, measured from sending. `is_good`: the answer may shorten the host's latency.
+    /// Notes the time from sending to the beginning of the answer. `is_good`: this time may lower the host's latency.
     #[inline]
     pub fn answered(&mut self, after: Duration, is_good: bool) {
         // Once the slot is passed on, the time does not measure the host.
@@ -118,7 +119,7 @@ impl Permit {
         self.terms.breaker.is_some()
     }
 
-    /// Whether the slot is still valid. Check this right before the request is sent; if the slot is not valid, call `again`.
+    /// Whether the slot is still valid. Check this right before the request is sent; if the slot is not valid, call `Gate::turn_again`.
     #[inline]
     pub fn holds(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
@@ -184,7 +185,7 @@ impl Permit {
         }
     }
 
-    /// Allowance for the time in which the request reaches the host: 0.5 % of the gap, at most [`ARRIVAL`].
+    /// Allowance for the time in which the request reaches the host: 0.5 % of the gap, at most [`ARRIVAL`]; without a gap, [`ARRIVAL`].
     fn margin(&self) -> Duration {
         let gap = self.gap();
         if gap.is_zero() { ARRIVAL } else { ARRIVAL.min(gap / 200) }

@@ -152,7 +152,7 @@ pub(super) async fn unless_unwanted<T>(fetch: &Arc<FetchRow>, work: impl Future<
         if fetch.has_begun() {
             return Some(work.await);
         }
-        // A request that is about to join already holds the row.
+        // A request that is about to join already holds the row, so `is_unwanted` returns false.
         if fetch.leave_if(is_unwanted) {
             return None;
         }

@@ -69,9 +69,9 @@ pub(super) struct RobotsCache {
     /// Requests in flight for URLs to which several hosts redirect.
     shared_replies: SharedReplies,
     trimming: AtomicBool,
-    /// The counters; the other fields are filled in on request.
+    /// The figures that are counters; the others are filled in on request.
     figures: Mutex<CacheFigures>,
-    /// Ages of the copies that fetches were to replace, for answered fetches and for failed ones.
+    /// Ages of the robots.txt copies that fetches were to replace, for answered fetches and for failed ones.
     ages: [Histogram; 2],
 }
 
@@ -124,7 +124,7 @@ impl RobotsCache {
         self.hosts.latest(most)
     }
 
-    /// Ages of the copies that fetches were to replace, for answered fetches and for failed ones.
+    /// Ages of the robots.txt copies that fetches were to replace, for answered fetches and for failed ones.
     pub fn ages(&self) -> [Distribution; 2] {
         [self.ages[0].read(), self.ages[1].read()]
     }
@@ -223,8 +223,8 @@ impl RobotsCache {
         self.long_bodies.resize(&settings);
     }
 
-    /// Drops the parsed files, after the parse options have changed. They are read from the store when they are needed again, or fetched if
-    /// there is no store.
+    /// Drops the parsed robots.txt files, after the parse options have changed. They are read from the store when they are needed again, or
+    /// fetched if there is no store.
     pub fn reread(self: &Arc<Self>) {
         let inner = self.clone();
         drop(spawn_blocking(move || {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 /// How a fetch ended.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// Any final answer. The only 3xx status here is 304.
+    /// Any final answer: with a 3xx status only if that is 304, or if the answer is marked as a challenge.
     Answer {
         reply: Reply,
         /// Whether the validators of our copy were sent, so that a 304 is about that copy.

@@ -100,7 +100,11 @@ mod tests {
             assert!((&mut all).now_or_never().is_none());
             store.catch_up();
             assert!((&mut all).now_or_never().is_none());
-            assert_eq!(begun.load(Ordering::Relaxed), 8 * round, "the store is behind again after a few");
+            assert_eq!(
+                begun.load(Ordering::Relaxed),
+                8 * round,
+                "each time the store catches up, 8 more fetches begin"
+            );
             store.fall_behind();
             sleep(Duration::from_secs(1)).await;
         }

@@ -13,7 +13,7 @@ pub struct Wanted {
     pub range: Option<ByteRange>,
     /// The value of If-Range.
     pub if_range: Option<Vec<u8>>,
-    /// Whether the request bypasses the cache, as it has `no-store` or asks for several ranges.
+    /// Whether the request bypasses the cache, as it has `no-store`, or a Range that is not one valid range of bytes.
     pub is_past_caches: bool,
 }
 
@@ -91,7 +91,8 @@ const ANYBODYS: [&str; 28] = [
 ];
 const OF_BROWSERS: [&str; 2] = ["sec-ch-", "sec-fetch-"];
 
-/// Prefix of the fields about payment (Cloudflare, pay per crawl): `crawler-price`, `crawler-exact-price`, `crawler-max-price`, `crawler-charged`.
+/// Prefix of the fields about payment (Cloudflare, pay per crawl): `crawler-price`, `crawler-exact-price`, `crawler-max-price`,
+/// `crawler-charged`.
 pub(super) const PRICE: &[u8] = b"crawler-";
 
 #[cfg(test)]

@@ -72,9 +72,9 @@ impl CacheFields {
         }
     }
 
-    /// How long the response is fresh from `now`, the time of receipt. If the fields state no lifetime, it is a day, or for a 304 the old
-    /// lifetime, `confirmed`. If the fields are malformed or forbid storing, it is the minimum, as robots.txt must be kept for some time to
-    /// be usable at all.
+    /// How long the response is fresh. `now`: the time from which this counts, used in place of a missing Date. If the fields state no
+    /// lifetime, it is a day, or for a 304 the old lifetime, `confirmed`. If the fields are malformed or forbid storing, it is the minimum,
+    /// as robots.txt must be kept for some time to be usable at all.
     pub fn lifetime(&self, now: SystemTime, confirmed: Option<Duration>, limits: &FreshnessLimits) -> Duration {
         let Self { control, expires, age, .. } = self;
         let stated = match control.no_cache || control.no_store {
@@ -138,7 +138,8 @@ impl Freshness {
         Self { validated: validated.min(LATEST), refresh: refresh.min(LATEST), expires: expires.min(LATEST) }
     }
 
-    /// The freshness of a new copy. `random`, from 0 to 1, spreads the refreshes of copies fetched together over the last fifth of a lifetime.
+    /// The freshness of a new copy. `random`, from 0 to 1, spreads the refreshes of copies fetched together over the last fifth of a
+    /// lifetime.
     pub fn new(validated_at: SystemTime, lifetime: Duration, random: f64) -> Self {
         let lifetime = lifetime.min(FAR);
         let ahead = lifetime.mul_f64(0.2 * unit(random));
@@ -160,7 +161,7 @@ impl Freshness {
         Self { refresh: self.refresh.min(latest), expires: self.expires.min(latest), ..self }
     }
 
-    /// The state of the copy now. `failing`: fetches of robots.txt since then have failed.
+    /// The state of the copy now. `failing`: the fetches since its validation have failed.
     pub fn state(&self, failing: bool, now: SystemTime) -> CopyState {
         let now = millis(now);
         let Some(age) = now.checked_sub(self.validated).map(Duration::from_millis) else {

@@ -11,7 +11,7 @@ impl Terms {
         self.asked().min(self.max_crawl_delay).min(FAR)
     }
 
-    /// The requested delay, if it exceeds `max_crawl_delay` and is cut; to be logged once for each robots.txt.
+    /// The requested delay, if it exceeds `max_crawl_delay` and is cut. The caller logs it.
     pub fn clamped(&self) -> Option<Duration> {
         let asked = self.asked();
         (asked > self.max_crawl_delay).then_some(asked)
@@ -80,9 +80,9 @@ impl GapInputs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LastStarts {
     pub last_start: Option<Instant>,
-    /// The newest first fetch of a robots.txt: first fetches keep their distance from it, but requests do not.
+    /// Start of the last first fetch of a robots.txt. Other first fetches keep their distance from it; requests do not.
     pub last_fetch: Option<Instant>,
-    /// The instant before which nothing starts, as the origin asked for time, or as an earlier process owed a gap.
+    /// The instant before which nothing starts, as the origin asked for a pause or refused requests.
     pub hold: Option<Instant>,
 }
 

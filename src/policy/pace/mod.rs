@@ -191,7 +191,7 @@ impl<W> Schedule<W> {
         waiter
     }
 
-    /// Starts a request of report mode, which holds nothing. Returns the wait that the request would have had.
+    /// Records the start of a request in report mode, which never holds requests. Returns the wait that the request would have had.
     pub fn dry_run(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
         let wait = self.forecast(now, client, terms).duration_since(now);
         self.record_start(now, terms);

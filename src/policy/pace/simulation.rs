@@ -42,7 +42,7 @@ enum Fate {
 struct World {
     arrivals: Vec<Arrival>,
     schedule: Schedule<usize>,
-    /// Whether the schedule is reduced to a few numbers while it is unused.
+    /// Whether the schedule is dropped while it is unused, and restored from a few numbers.
     rests: bool,
     now: Instant,
     agenda: Vec<(Instant, Event)>,
@@ -198,7 +198,7 @@ impl World {
         self.starts.push((self.now, i));
         prop_assert!(self.fates.insert(i, Fate::Started(self.now)).is_none());
         let Arrival { connects, outcome, .. } = self.arrivals[i];
-        // Without a gap, callers do not report when a request leaves.
+        // In this model, a request without a gap leaves at once.
         let connects = if has_gap { connects } else { Duration::ZERO };
         let next = if outcome == PaceOutcome::Unused { Event::Ends(i) } else { Event::Leaves(i) };
         if connects.is_zero() && next == Event::Leaves(i) {

@@ -14,7 +14,8 @@ pub enum TurnSource {
     Fleet {
         /// Whether the key's state in the fleet is known and current. Otherwise, every start is reserved.
         known: bool,
-        /// Whether the start reserved for the next waiting request is due, or the turn is free.
+        /// Whether the next waiting request has the turn: its reserved start is due in the fleet, or this process has taken the key's turn
+        /// among those of its machine.
         has_turn: bool,
         /// Number of instances that want the key now, including this one.
         rivals: u32,
@@ -107,7 +108,7 @@ impl Phase {
     }
 }
 
-/// The longest time that asking the fleet takes.
+/// Minimum time for which a request waits if the fleet is asked for its slot, however short its `max_wait` is.
 pub(super) const ASKING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -28,10 +28,10 @@ pub struct Terms {
     pub queue: usize,
     /// Maximum number of requests that may wait for all keys together; enforced by the caller.
     pub max_waiting: usize,
-    /// Whether this is the fetch of an unknown robots.txt: the fetch leaves its slot to the request that needs the file.
+    /// Whether this is the fetch of an unknown robots.txt: the request that needs the file may start at once after the fetch.
     pub first_fetch: bool,
-    /// Whether this is a later fetch of robots.txt. Such a fetch waits without limit (`max_wait` and `queue` do not apply, and it takes no
-    /// place from others), and goes before other requests.
+    /// Whether this is a fetch that must not be refused: a renewal of a site's file, or the retry of a first fetch. Such a fetch waits
+    /// without limit (`max_wait` and `queue` do not apply, and it takes no place from others), and goes before other requests.
     pub is_renewal: bool,
     /// For a subresource that is exempt from the delay: the terms to use if the delay applies after all.
     pub of_page: Option<Box<Terms>>,
@@ -65,7 +65,7 @@ pub enum Turn {
     /// The request waits until [`NextTurn`] starts or refuses it.
     Wait {
         ticket: Ticket,
-        /// Earliest start. `None`: the start depends on when a request in flight finishes.
+        /// The forecast start. `None`: the start depends on when a request in flight finishes, or on the fleet's answer.
         until: Option<Instant>,
     },
     /// The wait would be too long, or the queue is full.
@@ -77,7 +77,7 @@ pub enum Turn {
 pub enum NextTurn<W> {
     /// This request starts now.
     Start(W, Slot),
-    /// This request could no longer start in time.
+    /// This request is refused: it can no longer start in time, or loses its place to another client.
     Refuse(W, Refused),
     /// There is nothing to do before this instant, unless a request finishes or gives up.
     WaitUntil(Instant),
@@ -158,9 +158,9 @@ pub enum PaceOutcome {
     },
     /// The origin refused without naming a time: 403, or a bot check. Without a breaker, this counts as a success.
     TurnedAway,
-    /// There was no answer. Has no effect on the pace.
+    /// There was no answer, or an answer that must not change the pace, such as that of a redirected fetch.
     Failure,
-    /// The request was never sent, as its client has gone.
+    /// The request was never sent, for example because its client has gone or no connection could be opened.
     Unused,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct WaitQueue<W> {
     pub pushed_back: bool,
     /// For a partitioned instance: the gap, and the next start, which is in one of the instance's time slices.
     pub part: Option<(Duration, Instant)>,
-    /// Requests that could not start in time, to be refused.
+    /// Requests to be refused, as they cannot start in time or have lost their places to other clients.
     pub turned_away: Vec<(W, Refused)>,
 }
 

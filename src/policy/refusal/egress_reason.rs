@@ -71,7 +71,9 @@ impl EgressReason {
 impl fmt::Display for EgressReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address { address, range, source } => write!(f, "egress: {address} is {range} ({source})"),
+            Self::Address { address, range, source } => {
+                write!(f, "egress: {address} is in the range {range} ({source})")
+            }
             Self::Port(port) => write!(f, "egress.ports: port {port} is not allowed"),
             Self::Host { host, pattern } => write!(f, "egress: the host {host} is denied by `{pattern}`"),
             Self::UnlistedHost { host, by } => write!(f, "{by}.hosts: the host {host} is not listed"),

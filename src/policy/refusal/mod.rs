@@ -69,7 +69,7 @@ pub enum Refusal {
     BudgetSpent {
         /// Time until the next period. `None`: the budget does not allow this request in any period.
         retry_after: Option<Duration>,
-        /// The key of the budget: a pace key, or `user=NAME`.
+        /// The key of the budget: a pace key, or `user=NAME`; for a budget of money, followed by ` in USD` (its currency).
         of: Box<str>,
         budget: Budget,
     },
@@ -120,10 +120,10 @@ pub enum Refusal {
         /// Whether the server was never reached, so that the number of instances sharing the pace is unknown.
         is_uncounted: bool,
     },
-    /// This machine lacks descriptors, memory or a working resolver. The host is not at fault.
+    /// This proxy or machine has reached a limit, for example on descriptors or long files, or lacks a resolver. The host is not at fault.
     OwnLimit {
         retry_after: Duration,
-        /// The system's error message.
+        /// The limit, or the system's error message.
         why: Box<str>,
     },
     /// A rule of the operator denies the URL.

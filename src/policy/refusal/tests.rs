@@ -110,7 +110,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
                 },
             },
             "egress-denied",
-            "blocked by egress: 10.0.0.1 is Private-Use (RFC 1918)",
+            "blocked by egress: 10.0.0.1 is in the range Private-Use (RFC 1918)",
         ),
         (
             Refusal::EgressDenied { why: EgressReason::Port(25) },

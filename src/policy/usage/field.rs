@@ -31,7 +31,7 @@ pub struct UsageModes<M = RobotsOverride> {
     pub page: M,
     /// The site's tdmrep.json, which is read before a page is requested.
     pub tdmrep: M,
-    /// The licence file that robots.txt names, which is also read before a page is requested.
+    /// The licence file. If robots.txt names it, it is also read before a page is requested; an answer may link to another one.
     pub license: M,
 }
 

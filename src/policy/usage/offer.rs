@@ -1,5 +1,5 @@
 //! Reads what a site asks for in return for its content: a licence (`Link: <…>; rel="license"`, RSL 1.0 and RFC 8288) and a price
-//! (`crawler-price`, Cloudflare's pay per crawl). These are only reported. Pure.
+//! (`crawler-price`, Cloudflare's pay per crawl). Refuses nothing: `entries` judges a linked licence file. Pure.
 
 use crate::policy::Money;
 

@@ -103,8 +103,8 @@ impl PageForm {
     }
 }
 
-/// The steps to read a text as HTML: one for each byte, and more for each named character. A named character is compared with up to 60
-/// names, or if XML has it too, with up to 14.
+/// The steps to read a text as HTML: one for each byte, and more for each named character reference, such as `&copy;`. Such a reference is
+/// compared with up to 60 names, or if XML has it too, with up to 14.
 fn cost(text: &[u8]) -> usize {
     let named = |at: usize| match &text[at + 1..] {
         [first, ..] if !first.is_ascii_alphabetic() => 0,
@@ -242,7 +242,7 @@ fn last_tag(text: &[u8]) -> Option<usize> {
     memchr::memrchr_iter(b'<', text).map(|at| at + "<meta".len()).find(is_tag)
 }
 
-/// Additional steps for a named character: in general, and for a name that XML has too.
+/// Additional steps for a named character reference: in general, and for a name that XML has too.
 const NAMED: (usize, usize) = (15, 4);
 const XML_NAMES: [&[u8]; 5] = [b"lt;", b"gt;", b"amp;", b"quot;", b"apos;"];
 /// Characters of a token besides letters and digits (RFC 9110 §5.6.2).

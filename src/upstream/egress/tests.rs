@@ -218,7 +218,7 @@ fn egress_deny_overrides_egress_allow() {
     assert_eq!(guard.screen_address(ip("10.1.0.0")), Ok(()));
     assert_eq!(
         guard.screen_address(ip("8.8.8.8")).unwrap_err().to_string(),
-        "blocked by egress: 8.8.8.8 is 8.8.8.0/24 (egress.deny)"
+        "blocked by egress: 8.8.8.8 is in the range 8.8.8.0/24 (egress.deny)"
     );
 }
 
@@ -298,9 +298,9 @@ fn name_with_our_port_is_screened_by_its_address() {
 #[test]
 fn denial_names_the_range_and_its_document() {
     let sentence = |address: &str| Guard::default().screen_address(ip(address)).unwrap_err().to_string();
-    assert_eq!(sentence("10.0.0.1"), "blocked by egress: 10.0.0.1 is Private-Use (RFC 1918)");
+    assert_eq!(sentence("10.0.0.1"), "blocked by egress: 10.0.0.1 is in the range Private-Use (RFC 1918)");
     assert_eq!(
         sentence("64:ff9b::10.0.0.1"),
-        "blocked by egress: 64:ff9b::a00:1 is Private-Use because of the embedded 10.0.0.1 (RFC 1918)"
+        "blocked by egress: 64:ff9b::a00:1 is in the range Private-Use because of the embedded 10.0.0.1 (RFC 1918)"
     );
 }

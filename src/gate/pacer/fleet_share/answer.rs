@@ -45,7 +45,7 @@ impl FleetShare {
         reserved.put_off(self.put_off);
         self.rivals = schedule.rivals(reserved.start, reserved.gap, now);
         self.reserved = Some(reserved);
-        // If this instance does not know the start before the reserved start, that start is another instance's.
+        // If this instance does not know the start that precedes the reserved one, another instance made it.
         let (own, before) = (schedule.last_starts(), Some(answer.clock.instant(window.before)));
         let (mark, starts) = match is_fetch {
             true => (own.last_fetch, LastStarts { last_fetch: before, ..LastStarts::default() }),

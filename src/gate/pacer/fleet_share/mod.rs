@@ -16,7 +16,7 @@ pub(super) struct FleetShare {
     /// Number of the server ([`Reach::link`]). 0: no server.
     link: u64,
     clock: Option<ServerClock>,
-    /// Whether the fleet has reported the key's state, and no refusal was published since.
+    /// Whether the fleet has reported the key's state, and no message since says that it may have changed.
     known: bool,
     /// Number of instances with requests for the key, estimated from the last reservation.
     rivals: u32,
@@ -207,7 +207,7 @@ impl FleetShare {
         self.link != 0 && (is_held || self.is_calmer(schedule))
     }
 
-    /// Whether starts have to be reported that a new server may not know.
+    /// Whether this instance must report starts that a new server may not know.
     pub fn owes<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
         self.link != 0 && schedule.owed(now).is_some() && schedule.last_starts().max(self.told) != self.told
     }
@@ -230,7 +230,7 @@ impl FleetShare {
     }
 }
 
-/// Counter for the reservations of all keys: one for all, as a key's state may be dropped and created again.
+/// Counter for the reservations of all keys. A counter in each key's state would begin again when that state is dropped and created again.
 static RESERVATIONS: AtomicU64 = AtomicU64::new(1);
 /// Allowance for a late timer and for sending over an open connection. Clock estimates may differ by another sixteenth of the round
 /// trip.

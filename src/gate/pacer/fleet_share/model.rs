@@ -270,7 +270,7 @@ impl World {
                 } else {
                     own.ended(&slot, false, now);
                     it.finished(|| now, slot, PaceOutcome::Unused);
-                    // The connection is kept.
+                    // The connection is kept. In this model, connecting takes no time for any request from now on.
                     self.plan.connects = Duration::ZERO;
                     self.push(Duration::ZERO, i, Event::Comes(client));
                 }
@@ -656,7 +656,7 @@ fn time_without_a_start_is_within_the_documented_limit() {
     println!("{:.0} % of the documented time at most", most * 100.0);
 }
 
-/// The time without starts after a partition must not be taken for the gaps of many rivals.
+/// The time without starts after a lost call must not be taken for the gaps of many rivals.
 #[test]
 fn request_with_time_for_a_turn_of_each_client_is_not_refused() {
     let ways = [[MS * 250; 2], [MS * 5, MS * 200], [MS; 2]].to_vec();

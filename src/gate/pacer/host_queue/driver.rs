@@ -104,8 +104,8 @@ impl HostQueue {
         timeout(REPORTS, told).await.is_ok() || !self.still_owes()
     }
 
-    /// Whether starts have to be reported that the fleet's server may not know. Then also starts the driver if it has ended, as it does
-    /// when a report has failed.
+    /// Whether this queue must report starts that the fleet's server may not know. If so, starts the driver again if it has ended, as it
+    /// does after a failed report.
     fn still_owes(self: &Arc<Self>) -> bool {
         let state = &mut *self.state.lock();
         let owes = state.sharing.server().is_some_and(|share| share.owes(&state.schedule, Instant::now()));

@@ -36,8 +36,8 @@ impl HostQueue {
         self.spread(state, false, outcome);
     }
 
-    /// Returns a slot. `has_left`: [`left`](Self::left) was called. `answered`: when the answer began, and whether it may shorten the
-    /// latency.
+    /// Returns a slot. `has_left`: [`left`](Self::left) was called. `answered`: time from sending to the beginning of the answer, and
+    /// whether this time may lower the host's latency.
     pub(in crate::gate::pacer) fn give_back(
         self: &Arc<Self>,
         slot: Slot,
@@ -46,7 +46,7 @@ impl HostQueue {
         answered: Option<(Duration, bool)>,
     ) {
         let mut state = self.state.lock();
-        // Counted before the slot is freed, as the next start depends on it.
+        // The answer is counted before the slot is freed, as the next start depends on the answer.
         self.note(&mut state, outcome.is_refused() || answered.is_some(), |schedule| {
             answered.inspect(|(after, is_good)| schedule.answered(*after, *is_good));
             schedule.learn(Instant::now, &slot, outcome);

@@ -27,7 +27,7 @@ impl HostQueue {
             let due = Some(state.schedule.forecast(now, client, &of_host)).filter(|due| *due > now);
             (state.schedule.refusal(now, client, &of_host), due)
         };
-        // Refuses first if the wait for the host is too long.
+        // Refuses before the request enters the group's queue, if the wait for the host alone is too long.
         if let Some(refused) = refused {
             return Err(refused.into_refusal(terms.max_wait));
         }

@@ -218,7 +218,7 @@ impl HostQueue {
         !state.schedule.backoff().is_zero() || state.schedule.is_unknown()
     }
 
-    /// Logs a clamped delay once for each delay that the host asks for.
+    /// Logs a clamped delay, unless the same delay was the last one logged.
     pub fn log_clamp(&self, authority: &Authority, asked: Duration, kept: Duration) {
         let millis = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
         if self.clamp_logged.swap(millis, Ordering::Relaxed) != millis {

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// Notes the debts of an unused queue. Returns how long they last. `Err`: the queue is in use, or has state that cannot be noted.
+    /// Notes the debts of an unused queue. Returns when the last of them ends. `Err`: the queue is in use, or has state that cannot be
+    /// noted.
     pub(in crate::gate::pacer) fn rest(self: &Arc<Self>, now: Instant) -> Result<Option<Instant>, ()> {
         let mut until = None;
         for queue in self.groups.lock().iter().chain(self.beside.get()) {
@@ -15,7 +16,7 @@ impl HostQueue {
         }
         let state = self.state.lock();
         let (schedule, owed) = (&state.schedule, state.schedule.owed(now));
-        // Not noted is, for example, when a guest last came, or a backoff that the fleet's server may have lost.
+        // Some state cannot be noted, for example when a guest last came, or a backoff that the fleet's server may have lost.
         let knows_more = self.guests.get().is_some()
             || !schedule.owes_one_gap()
             || self.clamp_logged.load(Ordering::Relaxed) > 0

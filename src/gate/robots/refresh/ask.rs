@@ -127,9 +127,9 @@ impl RobotsCache {
         }
     }
 
-    /// Whether a redirect may be followed. The operator's `deny` applies everywhere. A robots.txt is fetched, not crawled (RFC 9309
-    /// §2.3.1.2), so another host's rules for its path do not matter. The other files are not exempt (§2.2.2): the robots.txt of the host
-    /// that they come from applies, and is fetched first.
+    /// Whether a redirect may be followed. The operator's `deny` applies to every URL but `/robots.txt`. A robots.txt is fetched, not
+    /// crawled (RFC 9309 §2.3.1.2), so another host's rules for its path do not matter. The other files are not exempt (§2.2.2): the
+    /// robots.txt of the host that they come from applies, and is fetched first.
     async fn may_follow(self: &Arc<Self>, hop: &FetchHop<'_>, file: SiteFile, to: &Url) -> Result<bool, FetchError> {
         let (at, target) = (authority_of(to)?, target(to));
         if file == SiteFile::Robots && target == file.path() {

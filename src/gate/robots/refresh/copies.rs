@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use tokio::task::spawn_blocking;
 
 impl RobotsCache {
-    /// Unpacks a copy from the fleet, without waiting: a long copy is ignored if there is no place for it.
+    /// Unpacks a copy from the fleet without waiting for a place: if none is free, a long copy is ignored.
     pub(super) async fn unpack_now(
         self: &Arc<Self>,
         file: SiteFile,

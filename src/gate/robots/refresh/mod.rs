@@ -112,7 +112,8 @@ impl RobotsCache {
         };
         let is_sent = old.is_some();
         let old = self.unpack_now(host.file, old.filter(|_| !is_fresh), taker).await;
-        // The contents that other instances may use: ours, and the copy's. An unreadable copy counts as different from every entry.
+        // The contents that other instances may have so far: our entry's, and the fleet copy's. The fetched entry is news if it differs
+        // from one of them. An unreadable copy differs from every entry.
         let own = Some(content(&host.load())).filter(|_| !is_unknown(&host.load()));
         let before = [own, is_sent.then(|| old.as_deref().map(content).unwrap_or_default())];
         if let Some(old) = old.filter(|old| is_newer(old, &host.load())) {
@@ -177,7 +178,7 @@ impl RobotsCache {
                 // The copy may have been evicted since the fetch was ordered.
                 self.take_kept(host, taker).await;
             }
-            // A 304 is about the copy that we had when the request was sent.
+            // A 304 is about the copy that we had when the request was sent. If we have another copy now, the file is fetched again.
             let is_confirmed = matches!(fetched, Fetched::Answer { reply: Reply { status: 304, .. }, .. });
             if !is_confirmed || host.load().conditions() == before.conditions() {
                 break fetched;

@@ -176,7 +176,7 @@ fn copy_validated_later_is_newer() {
     assert!(is_older(&early, &late) && !is_older(&late, &early));
     assert!(is_newer(&late, &early) && !is_newer(&early, &late));
     let failed = early.failed(SystemTime::now(), "status 503", None, 0.0);
-    assert!(is_older(&failed, &late), "a failure makes no copy newer");
+    assert!(is_older(&failed, &late), "a failure does not make a copy newer");
     assert!(is_newer(&early, &Entry::default()), "any copy is newer than an unknown entry");
 }
 
@@ -197,7 +197,7 @@ fn copies_validated_within_a_second_are_neither_older_nor_newer() {
 fn copy_dated_in_the_future_is_not_newer_than_a_current_one() {
     for ahead in [-60, -10 * DAY] {
         assert!(!is_older(&copy(0), &copy(ahead)), "{ahead} s");
-        assert!(!is_older(&copy(8), &copy(ahead)), "{ahead} s, of a site that took eight to answer");
+        assert!(!is_older(&copy(8), &copy(ahead)), "{ahead} s, and our copy is as of a request 8 s ago");
     }
 }
 

@@ -106,5 +106,5 @@ impl RobotsCache {
     }
 }
 
-/// Maximum number of retries after connection failures.
+/// Maximum number of retries after connection failures and expired slots.
 const RETRIES: usize = 2;

@@ -123,7 +123,7 @@ fn consecutive_refusals_pause_the_host_then_one_request_is_sent() {
     host.sleeps(60_200, 65_000);
     host.end(60_300, probe, AWAY);
     host.turns_away(60_300, "next", Refused::Paused { retry_after: ms(60_000), refusals: 4 });
-    // The first success ends the pause.
+    // The first success after the next pause resets the count and halves the backoff.
     assert_eq!(host.open_at(60_300, &terms), 120_300);
     host.visit(120_300, &terms, OK);
     assert_eq!(

@@ -197,7 +197,7 @@ fn gap_starts_nothing_before_the_previous_head_has_left() {
     host.sleeps(470, 970);
     let next = host.starts(970, "next");
     host.end(980, slow, OK);
-    // A request that ends without leaving also frees its slot, and leaving twice counts once.
+    // A request that ends without leaving also lets the next one start.
     host.wait(981, A, &terms, "third", Some(1470));
     host.end(990, next, OK);
     host.sleeps(990, 1470);
