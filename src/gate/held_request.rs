@@ -73,7 +73,7 @@ impl fmt::Display for HeldFor {
             }
             Self::Backoff(gap) => write!(f, "backing off {:.1} s after 429 or 503", gap.as_secs_f32()),
             Self::Paused { refusals } => write!(f, "host paused after {refusals} refusals in a row"),
-            Self::InFlight(most) => write!(f, "{most} requests in flight"),
+            Self::InFlight(most) => write!(f, "{most} in flight, as many as are allowed"),
         }
     }
 }
