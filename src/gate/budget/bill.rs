@@ -25,7 +25,7 @@ struct Item {
     budget: Budget,
     /// The amount to pay: one request, or the promised price in millionths of its currency unit.
     cost: i64,
-    /// The item is paid only if the spending so far is below this.
+    /// The item is paid only if the spending so far is below these limits.
     within: Budget,
     /// The end of the period in which the item was paid. `None`: not paid.
     paid: Option<u64>,
@@ -106,8 +106,8 @@ impl Bill {
         }
     }
 
-    /// Settles an ended request. `sent`: it was sent to the origin. `bytes`: length of its answer. `charged`: the charge that its answer
-    /// reports; `None`: unknown.
+    /// Settles an ended request. `sent`: whether it was sent to the origin. `bytes`: length of its answer's body. `charged`: the charge
+    /// that its answer reports; `None`: unknown.
     pub fn settle(mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
         let is_charged = charged.is_some() && self.items.iter().any(|item| item.budget.money.is_some());
         if sent && bytes == 0 && !is_charged || self.items.iter().all(|item| item.paid.is_none()) {
@@ -125,7 +125,7 @@ impl Bill {
         // If there is no runtime, the process is ending.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut settled = Box::pin(settled);
-        // The bill is settled at once, before the client's next request, unless other instances have to be told.
+        // The bill is settled at once, before the client's next request, unless that needs the fleet's server or has to wait.
         if (&mut settled).now_or_never().is_none() {
             runtime.spawn(settled);
         }
@@ -151,14 +151,15 @@ impl Drop for Paid {
 }
 
 impl Item {
-    /// The item of a budget of requests and bytes.
+    /// The item for a budget's limits on requests and bytes. `None`: it has none.
     fn counted(of: &str, budget: Budget) -> Option<Self> {
         let budget = Budget { money: None, ..budget };
         let is_one = budget.requests.is_some() || budget.bytes.is_some();
         is_one.then(|| Self { of: of.into(), budget, cost: 1, within: budget, paid: None })
     }
 
-    /// The item of a budget of money, whose millionths are counted like requests. A price in another currency is always refused.
+    /// The item for a budget's limit on money, whose millionths are counted like requests. A price above the limit or in another currency
+    /// is always refused (not in report mode). `None`: the budget does not limit money.
     fn promised(of: &str, budget: Budget, promised: Money) -> Option<Self> {
         let money = budget.money?;
         let promised = Some(promised).filter(|promised| promised.currency == money.most.currency);
@@ -170,7 +171,8 @@ impl Item {
         Some(Self { of, budget, cost, within, paid: None })
     }
 
-    /// The spending to add when the answer ends: negative if the answer charged less than was paid, `None` if there is nothing to add.
+    /// The spending to add when the answer ends: its bytes or, for money, the charge minus what was paid, which is never positive. `None`:
+    /// nothing to add.
     fn afterwards(&self, bytes: u64, charged: Option<Charge>) -> Option<Spend> {
         let per = self.within.per;
         let Some(money) = self.budget.money else { return (bytes > 0).then(|| Spend::of(per, 0, bytes)) };
@@ -183,7 +185,7 @@ impl Item {
         let charged = i64::try_from(micros).unwrap_or(i64::MAX);
         if charged > self.cost {
             TOLD.call_once(|| {
-                tracing::warn!("an answer charges more than its offer: only the offer is counted for {}", self.of);
+                tracing::warn!("an answer charges more than was offered: only the offer is counted for {}", self.of);
             });
         }
         let more = charged.min(self.cost) - self.cost;

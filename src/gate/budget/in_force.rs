@@ -4,8 +4,8 @@ use crate::config::Settings;
 use crate::policy::{Budget, PaceKey};
 use std::iter::once;
 
-/// The budget in the settings that replaces `spent`, an earlier budget. `of`: the host or user that had it. `None`: no budget of this kind
-/// and period is configured any more.
+/// The budget in the settings that replaces `spent`, an earlier budget. `of`: the pace key or user that had it, followed by ` in USD` (its
+/// currency) if it limits money. `None`: that key or user has no budget of this kind and period any more.
 pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<Budget> {
     let of = match spent.money {
         Some(money) => of.strip_suffix(&format!(" in {}", money.most.currency.as_str()))?,
@@ -26,7 +26,8 @@ pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<B
     all.find(|it| *it == spent).or(first)
 }
 
-/// The part of a budget that limits what `spent` limits: money, or requests and bytes.
+/// The part of a budget that limits what `spent` limits: money, or requests and bytes. `None`: no such limit, or with another period or
+/// currency.
 fn like(budget: Budget, spent: Budget) -> Option<Budget> {
     let Some(was) = spent.money else {
         let is_counted = budget.per == spent.per && (budget.requests.is_some() || budget.bytes.is_some());

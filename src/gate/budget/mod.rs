@@ -25,8 +25,8 @@ pub(super) struct Ledger {
     reporting: tokio::sync::Mutex<()>,
 }
 
-/// The counts, by budget and period. When the book is twice as large as after the last eviction, it evicts counts of earlier periods,
-/// counts that are fully reported to the fleet, and if necessary the counts with the least spending.
+/// The counts, by budget and period. When there are `MOST_KNOWN` counts, and twice as many as after the last eviction, the book evicts
+/// counts of earlier periods, counts that are fully reported to the fleet, and if necessary the counts with the least spending.
 #[derive(Default)]
 struct Book {
     known: HashMap<(Box<str>, Period), KnownBudget>,
@@ -42,7 +42,7 @@ struct KnownBudget {
     /// The highest count received, as a server that has lost its data answers with a lower count. For money, the last count received, as
     /// payments are often given back.
     most: Spent,
-    /// Requests and bytes spent here and not reported yet.
+    /// Requests (or millionths of money) and bytes that were spent here and are not reported yet.
     unreported: (i64, u64),
 }
 
@@ -50,9 +50,10 @@ struct KnownBudget {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetFigures {
-    /// A pace key, or `user=NAME`.
+    /// A pace key or `user=NAME`, followed by ` in USD` (its currency) if the budget is of money.
     pub of: Box<str>,
     pub budget: Budget,
+    /// If the budget is of money, `requests` are millionths of its currency.
     pub spent: Spent,
 }
 
@@ -72,7 +73,7 @@ impl Ledger {
         all
     }
 
-    /// A user's budget in the current period.
+    /// A user's budget, and the requests and bytes spent from it in the current period.
     pub fn of_user(&self, user: &str, budget: Budget) -> BudgetFigures {
         let of = Budget::key_of_user(user);
         let spent = self.known(&of, budget.per, SystemTime::now()).spent(1);
@@ -91,7 +92,7 @@ impl Ledger {
         is_complete
     }
 
-    /// Reports the unreported spending, once all instances have reported the counts that they have received.
+    /// Reports the unreported spending, once all instances have reported the counts that they have received. Stops at the first failure.
     pub async fn report_all(self: &Arc<Self>) {
         while let Some(at) = self.fleet.reach().settled_at.filter(|at| *at > Instant::now()) {
             tokio::time::sleep_until(at.into()).await;
@@ -118,7 +119,7 @@ impl Ledger {
         known.unwrap_or_default().at(per, now)
     }
 
-    /// Reports the unreported spending of this period.
+    /// Reports the unreported spending from one budget in its current period.
     async fn report(&self, of: &str, per: Period) -> Result<(), ServerLost> {
         let unreported = || self.known(of, per, SystemTime::now());
         if unreported().unreported == (0, 0) {
@@ -143,7 +144,8 @@ impl Ledger {
         let (mut answer, reach) = (None, self.fleet.reach());
         let part = reach.alone.map_or((1, 0), |phase| (phase.instances.max(1), phase.rank));
         if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(of, spend.per).await.is_ok() {
-            // Repeats the last count received, as the file that the processes of this machine share may have been removed.
+            // Without a server, repeats the last count received: the file that the processes of this machine share may have been removed. A
+            // refund (negative) has in `heard` the period that it counts in.
             let is_told = self.fleet.has_server() || spend.requests < 0;
             let heard = || self.known(of, spend.per, SystemTime::now()).heard;
             let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
@@ -222,7 +224,7 @@ impl KnownBudget {
 }
 
 impl Book {
-    /// Evicts counts if there are too many, which is rare even if all counts are of this period.
+    /// Evicts counts if there are too many. The search through all counts is rare, as their number must double in between.
     fn make_room(&mut self, now: SystemTime) {
         if self.known.len() < MOST_KNOWN.max(2 * self.left) {
             return;
@@ -240,9 +242,9 @@ impl Book {
 
 /// Maximum number of counts that are reported at a time.
 const AT_A_TIME: usize = 256;
-/// Number of counts at which some are evicted.
+/// Number of counts below which none is evicted.
 const MOST_KNOWN: usize = 65_536;
-/// Number of counts of this period with unreported spending above which some are evicted.
+/// Number of counts of current periods with unreported spending above which some of these are evicted, too.
 const MOST_LEFT: usize = 4 * MOST_KNOWN;
 
 #[cfg(test)]

@@ -67,5 +67,6 @@ impl EntryBody {
     }
 }
 
-/// Bytes read when the body is opened: more than the head of a page needs.
+/// Minimum number of bytes read when a longer body is opened: more than the `<head>` of an HTML page needs, in which usage preferences are
+/// looked for.
 const FIRST: u64 = 2 * PIECE;

@@ -15,8 +15,8 @@ use tempfile::TempPath;
 /// Truncated SHA-256, to detect damage.
 type EntrySum = [u8; 16];
 
-/// An open file, with its head. All readers of one answer share its descriptor: the limits on connections (`proxy::descriptors`) leave
-/// none for more.
+/// An open file, with its head. All reads for one request share its descriptor: the limits on connections (`proxy::descriptors`) leave none
+/// for more.
 pub struct OpenEntry {
     pub head: StoredHead,
     pub body_len: u64,
@@ -25,8 +25,7 @@ pub struct OpenEntry {
 }
 
 impl OpenEntry {
-    /// Opens a file. `Ok(None)`: it is damaged, or of another version. `PermissionDenied`: it belongs neither to us nor to the owner of the
-    /// cache's directory.
+    /// Opens a file. `Ok(None)`: it is damaged, or of another version. `PermissionDenied`: it is not [ours](crate::config::is_ours).
     pub fn open(path: &Path, cache: &Path) -> io::Result<Option<Self>> {
         let file = open_ours(path, cache)?;
         let length = file.metadata()?.len();
@@ -58,7 +57,7 @@ impl OpenEntry {
     }
 }
 
-/// An answer being written. If it is dropped unfinished, its file is removed.
+/// An answer being written. If it is dropped before it is renamed, its file is removed.
 pub struct EntryWriter {
     file: File,
     /// The file's place until it is renamed. If the file cannot be removed from there, the next start removes it.
@@ -87,7 +86,7 @@ impl EntryWriter {
         Ok(EntryWriter { file, path, head, body_at, body_len: 0, sum: Context::new(&SHA256), length: 0 })
     }
 
-    /// Appends to the body. After a failure, the call may be repeated.
+    /// Appends to the body. After a failure, the call can be repeated.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let (mut written, mut sum, mut length) =
             (Vec::with_capacity(bytes.len() + SUM), self.sum.clone(), self.body_len);
@@ -106,7 +105,7 @@ impl EntryWriter {
         Ok(())
     }
 
-    /// Completes the file after its body. After a failure, the call may be repeated.
+    /// Completes the file after its body. After a failure, the call can be repeated.
     pub fn finish(&mut self) -> io::Result<()> {
         if !self.body_len.is_multiple_of(PIECE) {
             self.file.write_all_at(&short(self.sum.clone()), self.body_at + place(self.body_len))?;
@@ -158,12 +157,12 @@ fn sum(bytes: &[u8]) -> EntrySum {
     short(sum)
 }
 
-/// Position in the file of a byte of the body, counted from the body's beginning.
+/// Offset of a byte of the body in the file, relative to the body's beginning. Greater than `at` by the checksums before it.
 fn place(at: u64) -> u64 {
     at + at / PIECE * SUM as u64
 }
 
-/// Length of a body with its checksums, in bytes.
+/// Length of a body in the file, with its checksums, in bytes.
 fn stored_len(body_len: u64) -> u64 {
     body_len + body_len.div_ceil(PIECE) * SUM as u64
 }
@@ -193,7 +192,7 @@ const PROLOGUE: usize = MAGIC.len() + SUM + 4;
 pub const PIECE: u64 = 128 * 1024;
 /// Bytes of the first read; most heads are shorter.
 const FIRST_READ: u64 = 8 * 1024;
-/// Longest head, in bytes.
+/// Maximum length of an encoded head, in bytes.
 const MOST_RECORD: usize = 256 * 1024;
 
 #[cfg(test)]

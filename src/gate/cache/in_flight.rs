@@ -57,7 +57,8 @@ impl PageClaim {
         }
     }
 
-    /// Whether the answer may still be stored. Call it under the lock of the index, so that an invalidation comes either before or after.
+    /// Whether the answer may still be stored. Call it under the lock of the index, so that an invalidation comes either before
+    /// or after the answer is added there.
     pub fn holds(&self) -> bool {
         !self.page.is_invalidated.load(Relaxed)
     }

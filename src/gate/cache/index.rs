@@ -35,7 +35,7 @@ pub struct EntryIndex {
     bytes: u64,
     /// Bytes reserved for answers being written.
     pending: u64,
-    /// Maximum of all these bytes.
+    /// Maximum of `bytes` and `pending` together.
     pub limit: u64,
     /// URLs that were invalidated while the files of earlier processes were still being read.
     invalidated: HashSet<u128>,
@@ -54,7 +54,7 @@ impl EntryIndex {
         EntryIndex { rows, order, tick: 0, bytes: 0, pending: 0, limit, invalidated }
     }
 
-    /// Number of entries, and their bytes.
+    /// Number of entries; and their bytes, including those reserved.
     pub fn figures(&self) -> (usize, u64) {
         (self.rows.len(), self.bytes + self.pending)
     }
@@ -110,7 +110,7 @@ impl EntryIndex {
         }
     }
 
-    /// Adds a file that was written.
+    /// Adds an entry for a file, as the most recently used one.
     pub fn put(&mut self, id: EntryId, size: u64) {
         self.remove(id);
         self.tick = self.tick.max(id.number) + 1;
@@ -151,7 +151,7 @@ impl EntryIndex {
         self.evict_over(self.limit)
     }
 
-    /// Removes the least recently used entries, at least this many bytes.
+    /// Removes the least recently used entries, of at least this many bytes in total; the caller deletes their files.
     pub fn evict_some(&mut self, bytes: u64) -> Vec<EntryId> {
         self.evict_over((self.bytes + self.pending).saturating_sub(bytes))
     }
@@ -174,7 +174,7 @@ impl EntryIndex {
     }
 }
 
-/// A file's size on disk, in blocks of 4096 bytes.
+/// A file's size on disk in bytes: its length rounded up to whole blocks of 4096 bytes.
 pub fn on_disk(length: u64) -> u64 {
     length.next_multiple_of(4096)
 }

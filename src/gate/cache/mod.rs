@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// A file is removed after its row. By then, a newer answer may be stored.
+    /// A file is removed after its entry in the index. By then, a newer answer may be stored.
     #[tokio::test]
     async fn answer_stored_after_an_invalidation_is_kept() {
         let directory = tempfile::tempdir().unwrap();
@@ -269,7 +269,7 @@ mod tests {
         assert!(!cache.path(stored.id).exists() && latest(&cache, 1) > stored.id);
     }
 
-    /// Waits until no other cache uses the directory.
+    /// Opens the cache, and waits until it is ready: another cache may still use the directory.
     async fn ready(directory: &Path) -> Arc<PageCache> {
         let cache = PageCache::open(directory, 1 << 20).unwrap();
         while !cache.figures().is_ready {
@@ -309,7 +309,7 @@ mod tests {
         theirs(&one);
         assert!(cache.find(1, |_| true).await.is_none() && cache.find(2, |_| true).await.is_some());
         assert_eq!((cache.latest(1), one.exists()), (None, true));
-        // The same holds if the folder belongs to the other user, too, and did so before the start.
+        // Also at the start, nothing is read from the other user's files, even if their folder is that user's, too.
         theirs(two.parent().unwrap());
         theirs(&two);
         drop(cache);

@@ -22,17 +22,17 @@ pub struct PageCache {
     pub(super) index: Mutex<EntryIndex>,
     /// The index is complete. Until then, nothing is stored or found.
     pub(super) is_ready: AtomicBool,
-    /// The locked file, held as long as this process uses the directory. `None`: not locked yet.
+    /// The locked file, held as long as this process uses the directory. `None`: the directory is not locked.
     pub(super) lock: Mutex<Option<File>>,
     /// Number for the next incomplete file's name.
     pub(super) number: AtomicU64,
     /// Room for bytes that wait to be written.
     pub(super) room: Arc<Semaphore>,
-    /// The counters. The other fields are filled in when the figures are read.
+    /// The figures that are counters; the others are filled in when the figures are read.
     pub(super) figures: Mutex<PageCacheFigures>,
-    /// Time of the last warning about the disk.
+    /// Time of the last warning about a failed write.
     pub(super) complained: Mutex<Option<Instant>>,
-    /// The last answer could not be written.
+    /// The disk has failed since an answer was last stored.
     pub(super) is_failing: AtomicBool,
     pub(super) in_flight: PagesInFlight,
 }
@@ -52,14 +52,14 @@ pub struct PageCacheFigures {
     /// Answers that could not be written.
     pub failed: u64,
     pub entries: usize,
-    /// Size on disk.
+    /// Size on disk, including the room reserved for answers that are being written.
     pub bytes: u64,
     #[serde(rename = "max_bytes")]
     pub limit: u64,
-    /// The index is complete, no other process uses the files, and the last answer could be written.
+    /// The index is complete, no other process uses the files, and the disk is not failing.
     #[serde(rename = "up")]
     pub is_ready: bool,
-    /// The last answer could not be written.
+    /// The disk has failed since an answer was last stored.
     #[serde(rename = "failing")]
     pub is_failing: bool,
 }
@@ -69,7 +69,7 @@ pub struct StoreOrder {
     pub key: u128,
     /// The stored answer to replace.
     pub replaces: Option<EntryId>,
-    /// The claim, made before the request was sent. Other requests wait until it is dropped.
+    /// The claim to store the answer, made before the request was sent. Other requests may wait until it is dropped.
     pub claim: PageClaim,
 }
 
@@ -84,19 +84,20 @@ pub struct StoredAnswer {
 }
 
 impl PageCache {
-    /// Opens an entry's file. `None`: the file is gone or damaged.
+    /// Opens an entry's file. `None`: the file cannot be used, and the entry is removed.
     pub(super) fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
         self.intact(id, OpenEntry::open(&self.path(id), &self.directory))
     }
 
-    /// Reads the beginning of the body. `None`: the file is damaged.
+    /// Reads the beginning of the body. `None`: the file cannot be used, and the entry is removed.
     pub(super) fn begin(&self, id: EntryId, entry: OpenEntry) -> Option<StoredAnswer> {
         let entry = Arc::new(entry);
         let body = self.intact(id, EntryBody::open(&entry))?;
         Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry })
     }
 
-    /// Returns the result of a read. Removes a damaged file, unless it belongs to another user.
+    /// Returns the result of a read. If the file is damaged or cannot be read, removes its entry, and the file unless it belongs to another
+    /// user.
     fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
         let error = match read {
             Ok(Some(read)) => return Some(read),
@@ -151,7 +152,8 @@ impl PageCache {
         true
     }
 
-    /// Gives a complete file its name. Blocks. `is_wanted`: whether the answer is still to be stored. `reserved`: bytes.
+    /// Gives a complete file its name and an entry in the index, and removes the answer that it replaces. Blocks. `is_wanted`: whether the
+    /// answer is still to be stored. `reserved`: number of bytes reserved for it, set to 0 when they are released.
     pub(super) fn put(
         &self,
         mut file: EntryWriter,
@@ -181,8 +183,8 @@ impl PageCache {
     }
 
     /// Writes `bytes` bytes of an answer. If the disk is full, evicts the least recently used answers and tries once more: the disk may be
-    /// smaller than the cache's limit. `of`: bytes of the answer so far. If this is more than an
-    /// eighth of the cached bytes, nothing is evicted.
+    /// smaller than the cache's limit. `of`: bytes of the answer so far. If this is more than an eighth of the cached bytes, nothing is
+    /// evicted.
     pub(super) fn with_room<T>(&self, of: u64, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match write() {
             Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
@@ -218,7 +220,8 @@ impl PageCache {
     /// Counts and logs a failed write.
     pub(super) fn failed(&self, error: &io::Error) {
         self.figures.lock().failed += 1;
-        // An error without an OS code does not come from the disk: for example, the answer is too large, or other answers leave no room.
+        // An error without an OS code does not come from the disk: for example, the answer's head is too long, or the limit leaves no
+        // room beside other answers that are being written.
         if error.raw_os_error().is_some() {
             self.is_failing.store(true, Relaxed);
         }

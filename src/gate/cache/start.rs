@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 
 impl PageCache {
-    /// Builds the index in the background, and waits briefly for it. `size`: bytes on disk.
+    /// Opens the cache. Builds the index in the background, and waits briefly for it. `size`: maximum number of bytes on disk.
     ///
     /// # Errors
     /// The directory cannot be used.
@@ -35,7 +35,6 @@ impl PageCache {
             is_failing: AtomicBool::default(),
             in_flight: PagesInFlight::default(),
         });
-        // Waits briefly; a longer scan continues in the background.
         let _ = shared.make_ready()?.recv_timeout(MOMENT);
         Ok(shared)
     }

@@ -27,7 +27,7 @@ impl StoringAnswer {
         StoringAnswer { shared: shared.clone(), pieces: Some(pieces), length: 0 }
     }
 
-    /// Adds a piece of the content. If there is no room for it, or the task could not write, the answer is given up.
+    /// Adds a piece of the content. The answer is given up if it is too long, too much waits to be written, or the task could not write.
     pub fn push(&mut self, piece: Bytes) {
         self.length += piece.len() as u64;
         let is_short = self.length <= self.shared.most_of_one();
@@ -119,7 +119,8 @@ impl Writing {
         self.shared.put(file, &mut self.reserved, order, |_| order.claim.holds())
     }
 
-    /// Completes the answer with the body of the stored answer that it replaces, unless another answer has replaced it meanwhile.
+    /// Completes the answer with the body of the stored answer that it replaces. Stores nothing if that answer has been removed or replaced
+    /// meanwhile, or if there is no room.
     fn finish_as(&mut self, other: &OpenEntry, order: &StoreOrder) -> io::Result<()> {
         let is_wanted =
             |index: &EntryIndex| order.replaces.is_some_and(|other| index.has(other)) && order.claim.holds();
@@ -143,7 +144,7 @@ impl Drop for Writing {
     }
 }
 
-/// Stores an answer that a 304 has confirmed in a new file, with its new head. Other requests wait for the end, as for a fetch.
+/// Stores an answer again after a 304 has confirmed it: in a new file, with its new head. Other requests wait for the end, as for a fetch.
 pub(super) async fn confirm(shared: Arc<PageCache>, entry: Arc<OpenEntry>, head: StoredHead, order: StoreOrder) {
     let mut writing = Writing { shared, head, file: None, reserved: 0 };
     let written = spawn_blocking(move || {
@@ -157,5 +158,5 @@ pub(super) async fn confirm(shared: Arc<PageCache>, entry: Arc<OpenEntry>, head:
     let _ = written.await;
 }
 
-/// Number of bytes that are collected before they are written; the last write may have fewer.
+/// Minimum number of bytes that are written at once, except at the end of an answer.
 const BATCH: usize = 256 * 1024;

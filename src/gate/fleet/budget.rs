@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct Spend {
     pub per: Period,
-    /// Negative: gives back requests that were paid for but not sent.
+    /// Requests or, for a budget of money, millionths of its currency. Negative: they were paid, and are given back.
     pub requests: i64,
     pub bytes: u64,
     /// Nothing is added if the spending has reached a limit of this budget. `None`: adds without a check, as the spending has already
     /// happened.
     pub within: Option<Budget>,
-    /// The last count that this instance has received, in case the server or the file has lost it. Negative requests count only in the
-    /// period of that count.
+    /// A count that this instance has received, in case the server or the file has lost it. If `requests` is negative, `ends` is the period
+    /// in which they were paid, the only one in which they are given back.
     pub heard: Spent,
 }
 
@@ -25,7 +25,7 @@ impl Spend {
         Self { per, requests, bytes, within: None, heard: Spent::default() }
     }
 
-    /// The requests to add in the period that ends at `ends`. An unsent request is given back only in the period that paid for it.
+    /// The requests to add in the period that ends at `ends`. A payment is given back only in the period in which it was made.
     pub fn requests_in(&self, ends: u64) -> i64 {
         if self.requests < 0 && self.heard.ends != ends { 0 } else { self.requests }
     }

@@ -64,7 +64,7 @@ impl ServerClock {
     }
 }
 
-/// Returns `at - by`, or `at` if that is before the machine's start and cannot be represented.
+/// Returns `at - by`, or `at` if the result cannot be represented, as it is before the machine's start.
 fn before(at: Instant, by: Duration) -> Instant {
     at.checked_sub(by).unwrap_or(at)
 }
@@ -74,7 +74,7 @@ const DAY: u64 = 24 * 3600 * 1000;
 /// Divisor: two clocks drift apart by at most a 10,000th of the time, 100 µs a second.
 const DRIFTS: u32 = 10_000;
 const FAR_OFF: Duration = Duration::from_secs(2);
-/// If a reading differs from the estimate by more than half its round trip plus this, the clock counts as having been set.
+/// If a reading is further off than half the estimate's round trip plus this, the clock counts as having been set.
 const DRIFT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

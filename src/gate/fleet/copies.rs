@@ -38,13 +38,15 @@ impl Parcel {
     }
 }
 
-/// The right to fetch one authority's file. Renewed by [`meanwhile`](Self::meanwhile), given back by [`publish`](Self::publish) or when
-/// dropped. At a server, a dropped right is not given back, but expires.
+/// The right to fetch one authority's file. At a server, [`meanwhile`](Self::meanwhile) renews it and [`publish`](Self::publish) gives it
+/// back; if it is only dropped, it expires. Without a server, it is given back when it is dropped.
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
-    /// When the right was granted, by the server's clock in milliseconds and by ours. The copy gets this date, however late it is sent.
+    /// When the right was granted, by the server's clock in milliseconds and by ours. From this follows the copy's date by the server's
+    /// clock, however late the copy is sent.
     granted: (u64, SystemTime),
+    /// The shared state in which this machine's right was taken. `None`: a server gave the right, or the wait for another process was over.
     on_machine: Option<Arc<Machine>>,
 }
 

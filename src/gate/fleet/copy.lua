@@ -6,9 +6,9 @@
 --          anew  the copy if it is younger than ARGV[4] milliseconds, else the right to fetch it, as for look
 --          take  the copy, whatever its age. All three ignore a copy of more than ARGV[3] bytes
 --          keep  extends the right by ARGV[3] milliseconds
---          put   stores the copy ARGV[4], made at the server's time ARGV[6], fresh for ARGV[3] milliseconds and deleted after
---                ARGV[5]: the command may arrive late. ARGV[7] is when the right was granted: if another instance has the right now,
---                a copy stored since then is newer. ARGV[8] is 1 if instances may have a copy with another content
+--          put   stores the copy ARGV[4], made at the server's time ARGV[6] (as the command may arrive late), fresh for ARGV[3]
+--                milliseconds, deleted after ARGV[5]. ARGV[7] is when the right was granted: if this instance has lost the right, a
+--                copy made since then is newer, and stays. ARGV[8] is 1 if instances may have a copy with another content
 -- Answers  0 copy, 1 fetch it, 2 another instance fetches, 3 done, 4 there is a newer copy · milliseconds: the copy's age, or how long
 --          to wait for the other instance · the server's time, in milliseconds · the copy, or ""
 local time = redis.call('TIME')

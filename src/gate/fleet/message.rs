@@ -11,7 +11,7 @@ pub(in crate::gate) enum Message {
     /// A key's state has changed, because the origin has refused another instance's request; or there is `news` for instances that hold a
     /// reservation.
     Pace { key: Box<str>, news: Option<WaitNews> },
-    /// Another instance has fetched a robots.txt.
+    /// The server has a newer copy of an authority's robots.txt, or of another of its files. "": may have a newer copy of any.
     Robots { authority: Box<str> },
 }
 
@@ -20,7 +20,7 @@ pub(in crate::gate) enum Message {
 pub(in crate::gate) struct WaitNews {
     /// Total postponement of the key's starts so far, because requests were sent late.
     pub put_off: u64,
-    /// Time until which a request is in flight, by the server's clock.
+    /// Time until which a request is in flight, by the server's clock. 0: none is in flight.
     pub busy: u64,
     /// The longest round trip of an instance.
     pub way: u64,
@@ -54,7 +54,7 @@ impl Messages {
 }
 
 impl Message {
-    /// Parses a message. `None`: it is our own, or unknown to this version.
+    /// Parses a message. `None`: it is our own, malformed, or unknown to this version.
     pub fn parse(push: &PushInfo, me: &str) -> Option<Self> {
         let (PushKind::Message, [_channel, payload]) = (&push.kind, &push.data[..]) else { return None };
         let text = String::from_redis_value(payload.clone()).ok()?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(in crate::gate) struct PaceCall {
     /// The start to reserve.
     pub wants: Option<WantedStart>,
-    /// The gap of that start, or the longest gap in force.
+    /// The gap of that start; if none is wanted, the longest gap in force.
     pub gap: Duration,
     /// A reservation to give back.
     pub unused: Option<StartWindow>,
@@ -35,7 +35,7 @@ pub(in crate::gate) struct WantedStart {
     pub number: u64,
     /// Whether this is the first fetch of a robots.txt.
     pub is_fetch: bool,
-    /// How long the answer takes to arrive; an earlier start would be missed.
+    /// How long the server's answer takes to arrive; an earlier start would be missed.
     pub lead: Duration,
     /// Maximum time from the start until its request is sent.
     pub margin: Duration,
@@ -59,7 +59,7 @@ pub(in crate::gate) struct PaceAnswer {
     pub reserved: Option<StartWindow>,
     /// Total postponement of the key's starts so far, because requests were sent late, in microseconds.
     pub put_off: u64,
-    /// A request of an instance is in flight at least until then.
+    /// Time until which, at least, a request of some instance is in flight.
     pub busy: Option<Instant>,
     /// Time before which nothing may start, because the host has asked for a pause.
     pub hold: Option<Instant>,
@@ -131,7 +131,7 @@ impl PaceCall {
             reserved: (start > 0).then(|| StartWindow { start, end: start.saturating_add(micros(margin)), before }),
             put_off,
             busy: later(busy),
-            // A longer hold comes from a wrong clock.
+            // A hold longer than `most` can only come from a wrong clock.
             hold: later(hold).map(|hold| hold.min(now + self.most)),
             observed: Observed {
                 backoff: Duration::from_micros(backoff),

@@ -1,5 +1,5 @@
 //! An instance's place in its fleet, kept across restarts: its name, and the peak number of connected instances. They are in the file
-//! `fleet` of the store's directory, which one process uses at a time; others have their own places.
+//! `fleet` of the store's directory, which one process uses at a time; other processes have places that are not kept.
 
 use crate::config::{open_lock_file, private_directory};
 use std::fs::File;
@@ -37,7 +37,7 @@ impl KeptPlace {
         self.instances.load(Ordering::Relaxed)
     }
 
-    /// Records the number of connected instances.
+    /// Records the number of connected instances, if it is a new peak.
     pub fn learn(&self, connected: u32) {
         if self.instances.fetch_max(connected, Ordering::Relaxed) < connected {
             self.write(connected);

@@ -10,20 +10,23 @@ use std::time::{Duration, Instant};
 /// The state of the fleet's server as seen by this instance, and the rules for starts while the server is lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::gate) struct Reach {
-    /// Number of the server, from 1; a server that may have lost its data gets a new number. 0: no server.
+    /// Number of the server, from 1; a server that may have lost its data gets a new number. 0: the server is lost. Without a server,
+    /// always 1.
     pub link: u64,
     /// The server's clock. `None`: there is no server.
     pub clock: Option<ServerClock>,
-    /// When all instances have noticed that the server is lost: from then on, this instance starts requests alone. With a server, nothing
-    /// is reserved before this time. It is postponed until all instances have reported their debts.
+    /// Time by which all instances have noticed that the server is lost or back. Lost: from then on, this instance starts requests in its
+    /// time slices. Back: until then, no start is reserved; the time moves on until all instances have reported their debts, for at most
+    /// five minutes. `None`: there is nothing to wait for.
     pub settled_at: Option<Instant>,
     /// The number of all instances, and the number of those that can ask the server.
     pub shares: Shares,
     /// Total time that the machine was suspended: the server's clock includes it, `Instant` does not.
     pub slept: Duration,
-    /// The time slices in which this instance may start requests while the fleet does not answer. `None`: nothing starts.
+    /// The time slices in which this instance may start requests while it is cut off from the fleet. `None`: it starts nothing then; or
+    /// there is no server, and it is not cut off.
     pub alone: Option<Phase>,
-    /// Whether nothing starts because the number of instances is unknown.
+    /// If the server is lost and `alone` is `None`: whether the reason is that the number of instances is unknown.
     pub is_uncounted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The Sentinels that name the fleet's server. Each is asked over its own persistent connection, independent of the server.
+//! The Sentinels that name the fleet's server. Each is asked over its own persistent connection, even while the server is unreachable.
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
@@ -33,8 +33,8 @@ impl Sentinels {
         }
     }
 
-    /// The current server. If the Sentinels name different servers, the one of the latest epoch: some Sentinels do not know of the last
-    /// failover yet.
+    /// The current server. If the Sentinels name different servers, the one with the latest epoch: the other Sentinels may not know of the
+    /// last failover yet.
     pub async fn name(&mut self) -> RedisResult<HostPort> {
         let question = &self.question;
         let answers = join_all(self.each.iter_mut().map(|(client, connection)| async move {

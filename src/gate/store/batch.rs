@@ -13,14 +13,14 @@ pub(super) struct WriteBatch {
     pub used: HashSet<RecordName>,
     /// Whether to empty the store, because there was no memory for more names of outdated entries.
     pub is_void: bool,
-    /// Bytes of the entries' files.
+    /// Bytes of the entries and their files.
     files: usize,
 }
 
 /// A change to the entry of one authority.
 #[derive(Clone, Default)]
 pub(super) struct QueuedEntry {
-    /// `None`: the entry is gone, or there was no memory for it.
+    /// `None`: the queue had no room for the entry.
     pub entry: Option<Arc<Entry>>,
     /// Whether the entry on disk is outdated, even if it was validated later.
     pub forgets: bool,
@@ -72,7 +72,7 @@ impl WriteBatch {
         self.files + self.own_bytes()
     }
 
-    /// Approximate memory in bytes, not counting the files: they are counted among the files in use while this batch holds them.
+    /// Approximate memory of the table alone, in bytes: the files are counted among the files in use while this batch holds them.
     pub fn own_bytes(&self) -> usize {
         self.len() * ROW
     }
@@ -96,5 +96,5 @@ impl QueuedEntry {
 const ROW: usize = 64;
 /// Bytes of memory for an entry without its file.
 const ENTRY: usize = 240;
-/// Maximum number of names of outdated entries.
+/// Number of changes in a batch from which it takes no more names of outdated entries: then the whole store is emptied instead.
 const MOST_FORGOTTEN: usize = 300_000;

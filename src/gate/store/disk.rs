@@ -40,7 +40,7 @@ impl Disk {
         Ok(Self { index: RwLock::new(index.into()), segments: Segments::open(directory)? })
     }
 
-    /// The entry stored under this key. `parse` reads the entry's file, or finds it by its digest.
+    /// The entry stored under this key. `parse`: as for [`Store::load`](super::Store::load).
     pub fn read(
         &self,
         key: RecordName,
@@ -95,7 +95,7 @@ impl Disk {
 
     fn save(&self, key: RecordName, entry: &Entry, records: &mut NewRecords<'_>) -> io::Result<()> {
         let name = entry.answer.as_ref().and_then(|answer| digest_of(&answer.access));
-        // Many hosts have the same file.
+        // Many hosts have the same file, which is written once.
         if let (Some(file), Some(source)) = (name.map(RecordName::of_file), entry.source())
             && records.files.insert(file)
             && !self.has(file)
@@ -110,7 +110,7 @@ impl Disk {
         )
     }
 
-    /// Appends an old entry again, with its file.
+    /// Appends an old entry again, and its file if that is old, too.
     fn renew(&self, key: RecordName, records: &mut NewRecords<'_>) -> io::Result<()> {
         // A record that cannot be read counts as missing.
         let Ok(Some((place, content))) = self.record(key, ReadFrom::Disk, |_| true) else { return Ok(()) };
@@ -137,7 +137,8 @@ impl Disk {
         found.is_some_and(|(place, _)| !self.segments.is_old(place))
     }
 
-    /// Sets the places of records in the index; without a place, removes the record from it. `size`: limit of the whole store, in bytes.
+    /// Sets the places of records in the index, unless the stored record [has changed](Self::has_changed). Without a place, removes the
+    /// record from the index. `size`: limit of the whole store, in bytes.
     fn put(&self, places: &[(NewRecord, Option<RecordPlace>)], size: u64) -> io::Result<()> {
         let oldest = self.segments.oldest();
         loop {
@@ -166,7 +167,7 @@ impl Disk {
         }
     }
 
-    /// Whether another process has changed the stored record, so that this process must not replace it.
+    /// Whether the stored record has changed meanwhile, for example by another process, so that the new record must not replace it.
     fn has_changed(&self, record: &NewRecord, now: SystemTime) -> bool {
         match record.unless {
             Unless::Never => false,
@@ -315,7 +316,7 @@ mod tests {
         assert!(disk.read(key(1), SystemTime::now(), ReadFrom::Disk, parse).unwrap().is_some());
     }
 
-    /// If the other process is about to replace the index, what is written to the old one is lost.
+    /// A write meanwhile would be lost if the other process is about to replace the index.
     #[test]
     fn write_fails_while_another_process_does_not_finish_its_write() {
         let directory = tempfile::tempdir().unwrap();

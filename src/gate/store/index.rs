@@ -60,7 +60,8 @@ impl RecordIndex {
         loop {
             match open_own(OpenOptions::new().read(true).write(true), &path) {
                 Ok(file) => match content(&file)? {
-                    // The index is checked first, as a record is written before it has a place.
+                    // The index is read before the records are looked for: a record is written before its place, so another process's
+                    // first write in between does not look like an index without records.
                     Content::Buckets(buckets) if is_new || is_blank(&file, buckets)? || are_records()? => {
                         return Ok(Self { file, path, buckets });
                     }
@@ -106,13 +107,13 @@ impl RecordIndex {
         self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
-    /// Whether a file with the index's name exists, for when the open one was replaced.
+    /// Whether there is a file with the index's name: after the open one was replaced or removed, tells which of the two.
     pub fn has_successor(&self) -> bool {
         self.path.exists()
     }
 
-    /// Does the work while no other process writes. If another index has replaced this index, returns the other one, so that the work is
-    /// done there again.
+    /// Does the work while no other process writes, as far as the file system has locks. Returns another index if the caller must do the
+    /// work there: the index that `work` has returned or, without doing the work here, the one that has replaced this index.
     #[expect(clippy::disallowed_methods, reason = "the store's own thread writes")]
     pub fn locked(&self, work: impl FnOnce() -> io::Result<Option<Self>>) -> io::Result<Option<Self>> {
         let mut tries = (0..LOCK_TRIES).map(|_| self.file.try_lock().inspect_err(|_| sleep(LOCK_AGAIN)));
@@ -248,7 +249,7 @@ fn is_blank(file: &File, buckets: u64) -> io::Result<bool> {
     Ok(buckets == FIRST_BUCKETS && ReadFrom::Disk.fill(file, &mut all, HEAD)? && all.iter().all(|byte| *byte == 0))
 }
 
-/// Creates an empty index, in a file without a name yet.
+/// Creates an empty index, in a file with a temporary name.
 fn begin(path: &Path, buckets: u64) -> io::Result<NamedTempFile> {
     let directory = path.parent().expect("a path in a directory");
     let mut file = unnamed(directory)?;

@@ -31,7 +31,7 @@ fn read(index: &File) -> io::Result<[[u8; 8]; 2]> {
     Ok(words)
 }
 
-/// Offset of the noted limit in bytes, and of its time in milliseconds since 1970: after the number of buckets.
+/// Offset in the index, after the number of buckets, of two words: the noted limit in bytes, and its time in milliseconds since 1970.
 const PLACE: u64 = 32;
 /// Milliseconds for which a noted limit counts.
 const NOTED_FOR: u64 = 24 * 60 * 60 * 1000;

@@ -1,9 +1,10 @@
 //! The persistent store: copies of robots.txt and everything known about them, shared by the processes of a machine
 //! (docs/robots-txt-life.md).
 //!
-//! It is read only when an authority is first used. A thread ([`writer`]) writes the changes. Reads also see changes that are not written
-//! yet, so that no request sees an entry older than one already used. While the disk cannot be opened or written, changes stay in memory,
-//! up to a limit, and are written as soon as possible.
+//! It is read for an authority whose file is not in memory and, if the fleet has no server, before a fetch, as another process may have
+//! stored a copy. A thread ([`writer`]) writes the changes. Reads also see changes that are not written yet, so that no request sees an
+//! entry older than one already used. While the disk cannot be opened or written, changes stay in memory, up to a limit, and are written as
+//! soon as possible.
 
 mod batch;
 mod disk;
@@ -68,12 +69,12 @@ impl Store {
         }
     }
 
-    /// Whether the store can be read now.
+    /// Whether the store is open, so that it can be read.
     pub fn is_readable(&self) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.disk.read().is_some())
     }
 
-    /// Whether the store works, and its size in bytes. `None`: nothing is kept.
+    /// Whether the last attempt to write the store succeeded, and its size in bytes. `None`: nothing is kept.
     pub fn on_disk(&self) -> Option<(bool, u64)> {
         let disk = self.disk.as_ref()?;
         let is_open = disk.queue.lock().outage.is_none();
@@ -103,14 +104,15 @@ impl Store {
             if !disk.is_behind() {
                 return;
             }
-            // The timeout detects a disk that hangs.
+            // Looks again after a while, as a disk that hangs notifies nobody.
             if timeout(SLOW, written).await.is_err() && disk.is_behind() {
                 disk.note_slow();
             }
         }
     }
 
-    /// The stored entry for an authority's file. Blocks on the disk. `parse` reads a file, or finds it by its digest.
+    /// The stored entry for an authority's file. Blocks on the disk. `parse` returns the parsed file: from memory, if a file with this
+    /// digest is there, or else by reading and parsing it.
     pub fn load(
         &self,
         name: SiteFileName<'_>,
@@ -122,7 +124,7 @@ impl Store {
         })
     }
 
-    /// Like [`load`](Self::load). From memory, an error means that reading the disk would block.
+    /// Like [`load`](Self::load). An error of a read from memory means that the entry has to be read from the disk, which blocks.
     pub fn read(
         &self,
         name: SiteFileName<'_>,
@@ -209,7 +211,7 @@ impl Store {
             }
         }
         drop(queue);
-        // The writer catches panics where they can occur; at the end there is nowhere to report them.
+        // Fails only if the writer has panicked, which the panic's own message has reported.
         let _ = writer.join();
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct WriteQueue {
     pub overflowed: bool,
     /// Whether the log has said that fetches wait for the disk.
     pub is_slow: bool,
-    /// `Some` if the last attempt to write failed.
+    /// `Some` if the last attempt to open or write the store failed.
     pub outage: Option<Outage>,
 }
 

@@ -31,7 +31,8 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
 /// Function that reads a copy's file if its length is accepted.
 pub(in crate::gate) type ReadFile<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Option<Vec<u8>> + 'a;
 
-/// Serialises an entry, and its file, which may be appended. `now`: the sender's clock. `None`: the file cannot be compressed.
+/// Serialises an entry and, separately, its file, which the caller may append to it. `now`: the sender's clock. `None`: the file cannot be
+/// compressed.
 pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let access = entry.answer.as_ref().map(|answer| &answer.access);
     let packed = access.and_then(Access::source).map(compress).transpose().ok()?;
@@ -45,8 +46,9 @@ pub(in crate::gate) fn lacks_file(bytes: &[u8]) -> Option<FileDigest> {
     name.filter(|_| packed.is_empty())
 }
 
-/// Reverses [`pack`] for a value with the file appended. `sent`: when the value was packed, by the receiver's clock. `now`: that clock's
-/// current time. `parse` reads a file, or finds it by its digest. `None`: the value is malformed or of another version.
+/// Reverses [`pack`]. `sent`: when the value was packed, by the receiver's clock. `now`: that clock's current time. `parse` returns the
+/// parsed file: from memory, if a file with this digest is there, or else by reading and parsing what is appended to the value. `None`: the
+/// value is malformed or of another version, or its file is missing.
 pub(in crate::gate) fn unpack(
     bytes: &[u8],
     sent: SystemTime,
@@ -98,7 +100,7 @@ impl CopyTimes {
         validated(other).is_some_and(|other| validated(self).is_none_or(|own| other > own + SAME))
     }
 
-    /// Whether the copy is fresh, or no older than `age`. `anew`: only the age counts.
+    /// Whether the copy is fresh, or is no older than `age` and no fetch has failed since. `anew`: freshness does not count.
     pub fn are_usable(&self, anew: bool, age: Duration) -> bool {
         let now = SystemTime::now();
         let is_fresh = !anew && now < self.fresh_until;
@@ -116,7 +118,8 @@ pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
     Ok(packed)
 }
 
-/// Reverses [`compress`], if the length that the packed file claims is accepted. Uses no more memory than that length.
+/// Reverses [`compress`], if the length that the packed file claims is accepted, and the file's digest is `name`. Uses no more memory than
+/// that length.
 pub(super) fn decompress(packed: &[u8], name: FileDigest, accepts: &dyn Fn(usize) -> bool) -> Option<Vec<u8>> {
     let (length, file) = packed.split_first_chunk()?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -276,7 +279,7 @@ fn begins_with<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<(T, &'a [u8])>
     postcard::take_from_bytes(rest).ok().filter(|_| version == VERSION)
 }
 
-/// Copies whose validation times differ by this or less may be the same.
+/// Tolerance in comparisons of validation times: clocks differ, and storing takes time.
 const SAME: Duration = Duration::from_secs(1);
 /// Raised with each change of the records above that another version would misread. Version 1 was a hand-written format.
 const VERSION: u8 = 4;

@@ -70,7 +70,7 @@ fn is_open(store: &Store) -> bool {
     store.disk.as_ref().is_some_and(|disk| disk.disk.read().is_some())
 }
 
-/// Opens the same file as another process would.
+/// Opens the same store as another process would.
 fn disk(directory: &Path) -> Disk {
     Disk::open(directory).unwrap()
 }
@@ -326,7 +326,6 @@ fn close_gives_up_if_the_disk_hangs() {
     drop(stalled);
 }
 
-/// Fetches wait for a slow disk, but not for one that fails.
 #[tokio::test]
 async fn new_files_wait_for_a_slow_disk_but_not_for_a_failing_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -356,7 +355,7 @@ async fn new_files_wait_for_a_slow_disk_but_not_for_a_failing_one() {
     assert!(store.room().now_or_never().is_some());
 }
 
-/// On a slow disk, opening the store takes long, too.
+/// The time of a write counts from before the queued changes are taken, until they are written.
 #[test]
 fn write_time_includes_opening_the_store() {
     let directory = tempfile::tempdir().unwrap();
@@ -392,7 +391,7 @@ fn identical_files_are_written_once() {
     assert!([0, 499, 999].iter().all(|number| load(&store, *number).as_ref() == Some(&robots)));
 }
 
-/// A file that many hosts share counts as used when any of them uses it.
+/// Host 0's copy is read again and again, and outlives newer ones.
 #[test]
 fn least_recently_used_copies_are_dropped_when_the_store_is_full() {
     let directory = tempfile::tempdir().unwrap();
@@ -620,7 +619,7 @@ fn garbled_records_are_never_returned() {
         let (whole, mut random) = (fs::read(&path).unwrap(), fastrand::Rng::with_seed(7));
         for round in 0..200 {
             let mut bytes = whole.clone();
-            // The head of the index is read only at the start.
+            // Damage to the head of the index, in which case the index is replaced, is the subject of another test.
             let from = if name == "robots.copies.1" { 0 } else { 32 };
             let at = random.usize(from..bytes.len());
             let until = (at + random.usize(1..2000)).min(bytes.len());
@@ -731,7 +730,7 @@ fn at(seconds: u64) -> SystemTime {
 const DAY: u64 = 86_400;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Entries are written by one clock and read by another.
+/// Writes an entry by a clock that shows `written`, and reads it by one that shows `read`.
 fn read_by(written: u64, read: u64) -> Entry {
     let directory = tempfile::tempdir().unwrap();
     let disk = disk(directory.path());

@@ -122,7 +122,7 @@ impl WriterShared {
             match &done {
                 Err(failure) => self.note_failure(&mut queue, failure),
                 Ok(_) if queue.outage.take().is_some() => {
-                    tracing::info!("the store in {} is written again", self.directory.display());
+                    tracing::info!("the store in {} can be written again", self.directory.display());
                 }
                 Ok(_) => {}
             }
@@ -163,7 +163,7 @@ impl WriterShared {
         queue.is_closing
     }
 
-    /// Closes files that other processes have removed: they would otherwise take room on the disk until the next read or write.
+    /// Closes files that other processes have removed or replaced: they would otherwise take room on the disk until the next read or write.
     pub fn close_removed(&self) {
         match self.opened() {
             // Somebody has removed the store: the next write creates it again.
@@ -234,7 +234,7 @@ impl WriterShared {
     }
 }
 
-/// Maximum number of authorities in the queue.
+/// Maximum number of changes that wait for the next write.
 const MOST_QUEUED: usize = 200_000;
 /// Time between the beginnings of two writes.
 const BETWEEN: Duration = Duration::from_millis(20);

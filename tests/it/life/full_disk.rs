@@ -40,7 +40,7 @@ async fn store_recovers_from_a_full_disk_without_losing_data() {
         eventually("the warning", || proxy.output().contains("cannot be written")).await;
         assert!(!names(proxy.directory()).iter().any(|name| name.contains("broken")), "a full disk is no damage");
         limit(&proxy, None);
-        eventually("the end of it", || proxy.output().contains("is written again")).await;
+        eventually("the end of it", || proxy.output().contains("can be written again")).await;
         assert_eq!(proxy.output().matches("cannot be written").count(), 1, "{}", proxy.output());
         next += 40;
         proxy = Binary::serve_in(proxy.kill().await, "").await;
@@ -62,7 +62,7 @@ async fn store_unavailable_at_the_start_is_used_later() {
     fetch(&proxy, &origin, 0..5).await;
     assert!(proxy.output().contains("kept only in memory"), "{}", proxy.output());
     std::fs::remove_file(&store).expect("it is there");
-    eventually("the store", || proxy.output().contains("is written again")).await;
+    eventually("the store", || proxy.output().contains("can be written again")).await;
     let proxy = Binary::serve_in(proxy.kill().await, "").await;
     fetch(&proxy, &origin, 0..5).await;
     assert_eq!(origin.log.count("/robots.txt"), 5);

@@ -45,7 +45,8 @@ impl Live {
         self.told == self.server
     }
 
-    /// Whether to log this cause of a loss: true if the loss is new, or if the cause differs from the one logged last.
+    /// Whether to log this cause of a loss: true if the loss is new, or if the cause differs from the one logged last, which must be at
+    /// least [`BETWEEN_CAUSES`] ago.
     pub fn logs(&mut self, why: &str, is_news: bool) -> bool {
         let is_other = |(logged, at): &(Box<str>, Instant)| **logged != *why && at.elapsed() >= BETWEEN_CAUSES;
         let is_logged = is_news || self.logged.as_ref().is_none_or(is_other);

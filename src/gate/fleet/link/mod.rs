@@ -229,6 +229,7 @@ impl ServerLink {
         }
     }
 
+    /// Counts the server as lost, and logs why.
     fn part(&self, why: &str) {
         let (mut was_tried, mut is_logged) = (false, false);
         // This also ends the calls that wait for a connection.
@@ -286,7 +287,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time in which all instances notice that a server was replaced or is back, and report their debts: an instance without a server tries
-/// again after at most one and a half times [`PAUSE`].
+/// Time within which all instances should notice that the server is lost, was replaced or is back: an instance without a server tries again
+/// after at most one and a half times [`PAUSE`].
 const SETTLING: Duration = PAUSE.saturating_mul(2);
 const REGISTER_EVERY: Duration = Duration::from_secs(1);

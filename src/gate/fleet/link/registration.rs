@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 impl ServerLink {
-    /// Registers this instance. False: the server did not know it, and may have lost all data.
+    /// Registers this instance. False: the server with the paces did not know it, and may have lost all data.
     pub(super) async fn register(&self, connection: &mut ServerConnection, news: InstanceNews) -> Result<bool, String> {
         let script = scripts::register(self.keeps, &self.place.name, news);
         let asked = Instant::now();

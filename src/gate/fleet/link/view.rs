@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl ServerLink {
-    /// Whether the server can be asked, and the time from which starts are reserved.
+    /// Whether the server can be asked, when starts may be reserved, and what applies while the server is lost.
     pub fn reach(&self) -> Reach {
         let (live, settings) = (self.live.borrow(), self.settings.load());
         let link = if live.connection.is_some() { live.server } else { 0 };

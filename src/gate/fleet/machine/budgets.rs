@@ -54,5 +54,6 @@ fn period(ends: u64) -> u64 {
 const COUNT_BITS: u32 = 52;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 const PERIODS: u64 = 1 << (64 - COUNT_BITS);
-/// Maximum number of hours by which a period may be later than the clock. A period that seems later is taken for an old one.
+/// Maximum number of hours by which a stored period may end after the current one, because the clock was set back. Period numbers wrap
+/// around, so one that is further ahead is an old one.
 const MOST_SET_BACK: u64 = 72;

@@ -30,7 +30,7 @@ impl MachineFile {
         Ok(Self { file, path })
     }
 
-    /// Reserves disk space, as writing to a page without it raises a signal.
+    /// Reserves disk space: if the disk is full, writing to a mapped page without reserved space raises SIGBUS.
     pub fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
         match fallocate(&self.file, FallocateFlags::empty(), from, to - from) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}

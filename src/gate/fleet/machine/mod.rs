@@ -56,7 +56,7 @@ pub(in crate::gate) struct Machine {
     most: Duration,
     /// The number of processes when the file was lost, and this process's rank among them.
     parted: OnceLock<(u32, u32)>,
-    /// System id of the suspended process that was logged last.
+    /// Process ID (pid) of the suspended process that was warned of last.
     warned_of: AtomicU32,
 }
 
@@ -171,7 +171,8 @@ impl Machine {
         }
     }
 
-    /// Takes the right to fetch a file, which is the turn of a separate key. False: another process has the right, or asks for it now.
+    /// Takes the right to fetch a file, which is the turn of a separate key. False: this or another process has the right, or another asks
+    /// for it now.
     pub fn take_right(&self, name: &str) -> bool {
         self.of(self.id(name), |slot| slot.take_right(self.me, |process| self.lives(process))).unwrap_or(false)
     }

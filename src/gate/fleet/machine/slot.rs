@@ -152,7 +152,8 @@ impl<'a> KeySlot<'a> {
         self.raise(OWED, until);
     }
 
-    /// The time at which all data has expired, so that the slot may pass to another key. `lives`: tells whether a process is alive.
+    /// The time at which all data has expired, so that the slot may pass to another key. `u64::MAX`: a process that is alive has the turn.
+    /// `lives`: tells whether a process is alive.
     pub fn over(&self, now: u64, lives: impl Fn(u32) -> bool) -> u64 {
         match self.get(TURN) {
             _ if self.id() <= CLEARED => return 0,
@@ -187,7 +188,7 @@ impl<'a> KeySlot<'a> {
         self.id() == 0
     }
 
-    /// Shifts all times by `to` - `from`, for a clock that has begun again, and releases the turn.
+    /// Shifts all times by `to` - `from`, for a clock that has begun again. Drops the reservations, and releases the turn.
     pub fn moved(&self, from: u64, to: u64) {
         let moved = |at: u64| at.saturating_add(to).saturating_sub(from).max(1);
         // The other words of a budget are counts.

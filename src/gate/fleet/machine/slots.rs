@@ -2,9 +2,9 @@
 //! after all processes have ended.
 //!
 //! A key's slot is in the key's bucket, which is a quarter of a page. If all slots of the bucket are in use, the file grows by a segment,
-//! in which the key has another bucket. Each segment is up to twice as long as the one before. So the file is as long as the number of
-//! concurrent debts requires, and new hosts share the pages that the kernel writes. Only adding a key takes a lock, one for the whole file,
-//! held for microseconds. Each process locks the byte of its number until it ends, so that others can tell whether it is alive.
+//! in which the key has another bucket. Each segment is up to twice as long as the one before. So the file grows with the number of
+//! concurrent debts, and new hosts share the pages that the kernel writes. Only opening the file and adding a key take a lock, one
+//! for the whole file. Each process locks the byte of its number until it ends, so that others can tell whether it is alive.
 
 use super::Machine;
 use super::clock::micros;
@@ -104,7 +104,8 @@ impl Machine {
 
     /// Calls `uses` with the key's slot. If it has none, takes over an expired slot for it; if none has expired, evicts the key that
     /// expires first, so that every host gets a slot. `uses` is called under the lock for a new slot, so that no other key takes the
-    /// slot over as expired before its first use. `None`: another process is adding a key, which takes microseconds.
+    /// slot over as expired before its first use. `None`: another process opens the file or adds a key; or processes that are alive
+    /// have the turns of all keys in its buckets.
     pub(super) fn with_slot<R>(&self, id: u64, now: u64, uses: impl FnOnce(KeySlot<'_>) -> R) -> Option<R> {
         if let Some(slot) = self.find(id) {
             return Some(uses(slot));
@@ -293,7 +294,7 @@ const RESERVED: usize = 6;
 /// Maximum number of segments: 1.4 million slots.
 const SEGMENTS: usize = 13;
 const PAGE: usize = 4096;
-/// Offset of the byte that is locked to add a key, beyond the data.
+/// Offset, beyond the data, of the byte that a process locks while it opens the file or adds a key.
 const GUARD: u64 = 1 << 40;
-/// Offset of the bytes of which each process locks the one with its number.
+/// Each process locks the byte at this offset plus its number.
 const PROCESS: u64 = GUARD + 1;

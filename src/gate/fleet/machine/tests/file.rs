@@ -195,7 +195,7 @@ fn open_fails_if_the_file_cannot_be_created_or_is_a_directory() {
     assert!(Machine::open(directory.path(), MOST, NOW).is_err());
     let read_only = place();
     std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("our own file");
-    // Root may write there nevertheless.
+    // Root can write there nevertheless.
     let may = File::create(read_only.path().join("x")).is_ok();
     assert_eq!(Machine::open(read_only.path(), MOST, NOW).is_ok(), may);
 }
@@ -264,7 +264,7 @@ fn truncated_file_is_replaced_once_all_processes_have_noticed() {
     assert_eq!((other.view(other.a(), now), one.is_shared(), other.is_shared()), (None, false, false));
     let parts = [&one, &other].map(|it| it.part().expect("the process is alone"));
     assert_eq!(parts.map(|phase| phase.instances), [2, 2]);
-    assert!(parts[0].rank != parts[1].rank && parts[0].epoch == parts[1].epoch, "each process has its own part");
+    assert!(parts[0].rank != parts[1].rank && parts[0].epoch == parts[1].epoch, "each process has its own time slices");
     let opens = || Machine::open(directory.path(), MOST, NOW);
     assert!(!one.is_there() && opens().is_err(), "another process still has the file");
     assert!(!other.is_there() && opens().is_ok());

@@ -489,7 +489,7 @@ async fn wait_for_another_processs_fetch_ends_after_a_minute() {
     assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
 }
 
-/// The right is given back when the store has the copy.
+/// A process keeps the right after the fetch, until the store has the copy. So its next claim may come while it still holds the right.
 #[tokio::test(start_paused = true)]
 async fn second_claim_of_a_process_waits_for_its_first_right() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));

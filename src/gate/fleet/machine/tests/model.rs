@@ -11,7 +11,7 @@ struct Plan {
     gap: u64,
     /// Time in ms by which the process is late to see that its start is due.
     sleeps: u64,
-    /// Time that the host asks for in its answer, in ms.
+    /// Pause that the host asks for in its answer, in ms.
     holds: u64,
     /// Times in ms: from taking the turn to sending the head, and from there to the end.
     connects: u64,
@@ -54,7 +54,7 @@ struct Process {
 struct Seen {
     /// When heads were sent, as far as other processes can know, with their gaps.
     heads: Vec<(Instant, u64)>,
-    /// How long completed starts took.
+    /// How long processes waited for the turn that they got.
     waits: Vec<Duration>,
     /// The numbers of reservations, in the order of starts, and whether the process slept.
     order: Vec<(usize, bool)>,
@@ -260,7 +260,8 @@ fn turns_are_shared_evenly_if_answers_take_longer_than_the_gap() {
     assert!(waits.iter().all(|wait| *wait <= ms(3 * (TAKES + 20))), "{:?}", waits.iter().max());
 }
 
-/// If reservations did not move, all would be in the past, and the first process to wake would start each time.
+/// While connecting takes longer than the gap, the later reservations are postponed. Otherwise all of them would be overdue, and the first
+/// process to wake would always start next.
 #[test]
 fn turns_are_shared_evenly_if_connecting_takes_longer_than_the_gap() {
     const CONNECTS: u64 = 3 * GAP;
