@@ -138,7 +138,7 @@ fn cache(all: &mut Metrics, figures: PageCacheFigures) {
     all.counters("cache_requests", "Requests that the cache could have answered, by result", results);
     all.counter("cache_stored", "Answers stored in the cache", figures.stored);
     all.counter("cache_evicted", "Answers removed from the cache to stay below its size", figures.evicted);
-    all.counter("cache_failed", "Answers not stored because the disk was full or failing", figures.failed);
+    all.counter("cache_failed", "Answers not stored because room was lacking or the disk failed", figures.failed);
     all.gauge("cache_entries", "Answers in the cache", figures.entries);
     all.gauge("cache_bytes", "Size of the cache on disk", figures.bytes);
     all.gauge("cache_up", "1 if answers can be stored", usize::from(figures.is_ready));

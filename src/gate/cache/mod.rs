@@ -293,6 +293,21 @@ mod tests {
         assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed or stored behind the link");
     }
 
+    #[tokio::test]
+    async fn answer_is_kept_if_this_process_has_no_descriptor_or_memory_to_read_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = ready(directory.path()).await;
+        store(&cache, 1).await;
+        let id = latest(&cache, 1);
+        for limit in [libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            assert!(cache.intact::<()>(id, Err(std::io::Error::from_raw_os_error(limit))).is_none());
+            assert_eq!(cache.latest(1), Some(id));
+        }
+        assert!(cache.find(1, |_| true).await.is_some());
+        assert!(cache.intact::<()>(id, Err(std::io::ErrorKind::UnexpectedEof.into())).is_none());
+        assert_eq!(cache.latest(1), None);
+    }
+
     /// Only root can give files to another user.
     #[tokio::test]
     async fn file_of_another_user_is_neither_served_nor_removed() {

@@ -97,13 +97,15 @@ impl PageCache {
     }
 
     /// Returns the result of a read. If the file is damaged or cannot be read, removes its entry, and the file unless it belongs to another
-    /// user.
-    fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
+    /// user. Keeps both if only descriptors or memory are lacking.
+    pub(super) fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
         let error = match read {
             Ok(Some(read)) => return Some(read),
             Ok(None) => None,
             Err(error) => Some(error),
         };
+        let number = error.as_ref().and_then(io::Error::raw_os_error);
+        let is_at_limit = [libc::EMFILE, libc::ENFILE, libc::ENOMEM].map(Some).contains(&number);
         let is_foreign = error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
         if is_foreign {
             warn_of_foreign(&[self.path(id)], "an answer of the cache");
@@ -113,6 +115,9 @@ impl PageCache {
             error = error.map(tracing::field::display),
             "a file of the cache is unusable"
         );
+        if is_at_limit {
+            return None;
+        }
         if self.index.lock().remove(id) && !is_foreign {
             self.unlink(id);
         }
