@@ -202,27 +202,30 @@ impl Gate {
         hosts: Option<&Hosts>,
         account: &mut Account,
     ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
-        let settings = self.settings.load_full();
-        let rules = rules(request, hosts, &settings);
-        let terms = self.terms(request, rules, &settings, rules.crawl_delay, Duration::ZERO);
-        let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, request.address));
-        let is_reported = settings.mode == Mode::Report;
-        account.bill = Bill::of(&self.ledger, rules.manners.budget, pace.key(), request, is_reported);
-        let reported = match account.bill.as_ref().and_then(|bill| bill.refusal()) {
-            Some(spent) if !is_reported => return Err(spent),
-            spent => spent.map(Reported::from),
-        };
-        let (stood, reported) = pace.stand_or_report(request.client, &terms, is_reported, reported)?;
-        let permit = match stood {
-            Stand::Go(permit) => permit,
-            Stand::Wait(waiting) => match account.waits(self.turn(Some(request), waiting)).await? {
-                Some(permit) => permit,
-                // After a reload, requests may be held for less time, or not at all: decides again.
-                None => return Box::pin(self.admit_connection(request, hosts, account)).await,
-            },
-        };
-        account.pay().await?;
-        Ok((permit, reported))
+        let since = Instant::now();
+        loop {
+            let settings = self.settings.load_full();
+            let rules = rules(request, hosts, &settings);
+            let terms = self.terms(request, rules, &settings, rules.crawl_delay, since.elapsed());
+            let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, request.address));
+            let is_reported = settings.mode == Mode::Report;
+            account.bill = Bill::of(&self.ledger, rules.manners.budget, pace.key(), request, is_reported);
+            let reported = match account.bill.as_ref().and_then(|bill| bill.refusal()) {
+                Some(spent) if !is_reported => return Err(spent),
+                spent => spent.map(Reported::from),
+            };
+            let (stood, reported) = pace.stand_or_report(request.client, &terms, is_reported, reported)?;
+            let permit = match stood {
+                Stand::Go(permit) => permit,
+                Stand::Wait(waiting) => match account.waits(self.turn(Some(request), waiting)).await? {
+                    Some(permit) => permit,
+                    // After a reload, requests may be held for less time, or not at all: decides again.
+                    None => continue,
+                },
+            };
+            account.pay().await?;
+            return Ok((permit, reported));
+        }
     }
 
     /// The stored robots.txt, fetched again first unless it is fresh. `None`: there is no copy to serve, so the origin answers.

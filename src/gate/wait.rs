@@ -9,7 +9,7 @@ use crate::policy::{Authority, KeyBy, PaceKey, Refusal, Request};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{sleep_until, timeout, timeout_at};
 
 impl Gate {
     /// Waits for the end of a fetch. Refuses the request as soon as it is certain that the fetch gets its slot only after the request's
@@ -49,8 +49,8 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot. `request`: `None` for a retry, which is not listed. Returns `None` if a reload lets requests be held for less
-    /// time, or in report mode not at all.
+    /// Waits for a slot. `request`: `None` for a retry, which is not listed. Returns `None` if after a reload the slot comes later than
+    /// requests may be held, which in report mode is not at all.
     pub(super) async fn turn(
         &self,
         request: Option<&Request<'_>>,
@@ -61,11 +61,10 @@ impl Gate {
             Some(request) => self.pacer.waiting().for_turn(request, queue, &terms),
             None => self.pacer.waiting().unlisted(RETRIES, terms.max_waiting),
         };
-        let mut max_hold = self.max_hold.subscribe();
         let permit = tokio::select! {
             biased;
             permit = turn => permit.map(Some),
-            Ok(_) = max_hold.wait_for(|most| *most < terms.max_wait) => Ok(None),
+            () = self.cut_short(terms.max_wait, due) => Ok(None),
             refusal = place.crowded_out() => Err(refusal),
             refusal = self.drained(due) => Err(refusal),
         };
@@ -112,10 +111,11 @@ impl Gate {
         mut next: Option<Stand>,
         terms: &Terms,
     ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
+        let since = Instant::now();
         loop {
             let settings = self.settings.load_full();
             let is_reported = settings.mode == Mode::Report;
-            let max_wait = terms.max_wait.min(settings.pace.max_wait);
+            let max_wait = terms.max_wait.min(settings.pace.max_wait).saturating_sub(since.elapsed());
             let (stand, held) = match next.take().filter(|_| !is_reported) {
                 Some(stand) => (stand, None),
                 None => queue.stand_or_report(RETRIES, &Terms { max_wait, ..terms.clone() }, is_reported, None)?,
@@ -127,6 +127,19 @@ impl Gate {
                         return Ok((permit, None));
                     }
                 }
+            }
+        }
+    }
+
+    /// Waits until a reload has shortened the time for which requests may be held, and the request's slot will not come in that time. A
+    /// request whose slot will come keeps its place. `max_wait`: the request's own maximum from now. `due`: when its slot comes, if known.
+    async fn cut_short(&self, max_wait: Duration, due: Option<Instant>) {
+        let (since, mut max_hold) = (Instant::now(), self.max_hold.subscribe());
+        loop {
+            let most = *max_hold.borrow_and_update();
+            let until = since.checked_add(if most < max_wait { most } else { FAR }).unwrap_or(since + FAR);
+            if due.is_some_and(|due| due > until) || timeout_at(until.into(), max_hold.changed()).await.is_err() {
+                return;
             }
         }
     }

@@ -158,6 +158,11 @@ impl MachineShare {
         self.turn == ShareTurn::Of(slot.number)
     }
 
+    /// Whether a process has reserved a start that is not due yet.
+    pub fn is_awaited(&self, now: Instant) -> bool {
+        self.newest.is_some_and(|newest| newest > now)
+    }
+
     /// Publishes a changed backoff, latency or hold (the time before which nothing may start, because the host has asked for a pause).
     pub fn learned<W>(&mut self, schedule: &Schedule<W>) {
         let learned @ (observed, hold) = (schedule.observed(), schedule.last_starts().hold);

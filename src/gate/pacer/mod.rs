@@ -222,6 +222,36 @@ mod tests {
         }
     }
 
+    /// In report mode a process sends requests as they come. Each start delays the next one, but not one that waits already.
+    #[tokio::test]
+    async fn requests_of_report_mode_do_not_delay_another_process_for_ever() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let [reports, enforces] = [(); 2].map(|()| {
+            let machine = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
+            let pacer = Pacer::new(Arc::new(Fleet::on_machine(machine, Arc::default())));
+            pacer.queue(&PaceKey::from_text("a.example").expect("a key"))
+        });
+        let terms =
+            Terms { crawl_delay: Duration::from_millis(300), max_wait: Duration::from_secs(60), ..Terms::default() };
+        let send = || {
+            let (stand, _) = reports.stand_or_report(ClientId(1), &terms, true, None).expect("it is not refused");
+            let Stand::Go(mut permit) = stand else { panic!("report mode holds nothing") };
+            permit.leaves(false);
+            permit.note_left();
+        };
+        send();
+        let mut sent = 0;
+        let mut waits = Box::pin(async { enforces.stand(ClientId(2), &terms).expect("it may wait").turn().await });
+        loop {
+            tokio::select! {
+                permit = &mut waits => break drop(permit.expect("it gets its slot")),
+                () = tokio::time::sleep(Duration::from_millis(20)) => send(),
+            }
+            sent += 1;
+            assert!(sent < 500, "it waits for ever");
+        }
+    }
+
     #[tokio::test]
     async fn debts_outlive_their_queue() {
         let directory = tempfile::tempdir().expect("a temporary directory");

@@ -191,13 +191,6 @@ impl<W> Schedule<W> {
         waiter
     }
 
-    /// Records the start of a request in report mode, which never holds requests. Returns the wait that the request would have had.
-    pub fn dry_run(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
-        let wait = self.forecast(now, client, terms).duration_since(now);
-        self.record_start(now, terms);
-        wait
-    }
-
     /// Forecasts the start of a request that comes now, from gaps, backoff and queue. The start may be later if requests in flight take
     /// long or other clients' requests come meanwhile, and earlier if waiting requests give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {

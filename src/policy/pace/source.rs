@@ -291,7 +291,7 @@ mod tests {
     fn unsent_slot_is_lost_only_to_another_instances_start() {
         let (mut schedule, now) = schedule(fleet(true, true));
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
-        schedule.dry_run(now, A, &delay(1000));
+        schedule.record_start(now, &delay(1000));
         let others = LastStarts { last_fetch: Some(now), last_start: Some(now - ms(5)), hold: Some(now + ms(3000)) };
         schedule.adopt(others);
         assert!(schedule.holds(&slot, true));

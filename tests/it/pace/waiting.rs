@@ -441,6 +441,25 @@ async fn reloaded_shorter_max_wait_applies_to_waiting_requests() {
     assert!(waiting.await.unwrap().iter().all(|response| response.status() == 429));
 }
 
+/// Requests whose slots come in time keep their places.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reloaded_max_wait_that_suffices_keeps_the_order_of_waiting_requests() {
+    let origin = Origin::site("User-agent: *\n").await;
+    let proxy = Arc::new(Proxy::start("pace: { max_wait: 5m, min_delay: 500ms }").await);
+    assert_eq!(proxy.get(&origin.url("/page0")).await.status(), 200);
+    let (held, mut waiting) = (proxy.clone(), Vec::new());
+    for number in 1..=6 {
+        let (proxy, url) = (proxy.clone(), origin.url(&format!("/page{number}")));
+        waiting.push(tokio::spawn(async move { proxy.get(&url).await.status() }));
+        eventually("it waits, or was sent", || held.waiting() + origin.log.pages().len() > number).await;
+    }
+    proxy.reload("pace: { max_wait: 4m, min_delay: 500ms }").expect("a good configuration");
+    for status in waiting {
+        assert_eq!(status.await.unwrap(), 200);
+    }
+    assert_eq!(origin.log.pages(), [0, 1, 2, 3, 4, 5, 6].map(|number| format!("/page{number}")));
+}
+
 /// They do not keep the old pace beside new requests with the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shorter_crawl_delay_of_a_site_applies_to_waiting_requests() {

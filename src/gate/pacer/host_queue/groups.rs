@@ -66,18 +66,21 @@ impl HostQueue {
     /// For report mode: the wait that a request would have had if the pace were enforced.
     pub(super) fn dry_wait(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Duration {
         let of = |queue: &Self, terms: &Terms| {
-            let (mut state, now) = queue.current();
-            state.schedule.dry_run(now, client, terms)
+            let (state, now) = queue.current();
+            state.schedule.forecast(now, client, terms).duration_since(now)
         };
         let of_group = terms.of_group().map(|of_group| of(&self.group(terms.group_delay), &of_group));
         of(self, &terms.of_host()).max(of_group.unwrap_or_default())
     }
 
     /// Records the start of a request without a slot, and publishes it to the other processes and instances. `at`: when it should reach the
-    /// host.
+    /// host. While another process waits for a start that it has reserved, nothing is recorded: it would wait for ever.
     pub(in crate::gate::pacer) fn started_freely(self: &Arc<Self>, terms: &Terms, at: Instant) {
         let of = |queue: &Arc<Self>, terms: &Terms| {
-            let mut state = queue.state.lock();
+            let (mut state, now) = queue.current();
+            if state.sharing.machine().is_some_and(|share| share.is_awaited(now)) {
+                return;
+            }
             state.schedule.record_start(at, terms);
             if let Some(until) = state.schedule.owed(at) {
                 queue.owe(&state.schedule, until);

@@ -29,6 +29,14 @@ impl<W> Schedule<W> {
 }
 
 impl Host {
+    /// Records the start of a request in report mode, and returns the wait that it would have had.
+    fn goes_freely(&mut self, at: u64, terms: &Terms) -> Duration {
+        let now = self.at(at);
+        let wait = self.schedule.forecast(now, A, terms).duration_since(now);
+        self.schedule.record_start(now, terms);
+        wait
+    }
+
     fn new() -> Self {
         Self { zero: Instant::now(), schedule: Schedule::default() }
     }
@@ -211,9 +219,9 @@ fn max_concurrent_0_means_1() {
 
 /// Each request is sent at once, so the next one would wait for one gap.
 #[test]
-fn dry_run_reports_the_wait_since_the_last_start() {
+fn start_without_a_slot_delays_the_next_one() {
     let mut host = Host::new();
-    let told = [0, 10, 20, 30].map(|at| host.schedule.dry_run(host.at(at), A, &delay(30_000)));
+    let told = [0, 10, 20, 30].map(|at| host.goes_freely(at, &delay(30_000)));
     assert_eq!(told, [0, 29_990, 29_990, 29_990].map(ms));
     assert_eq!(host.schedule.in_flight(), 0);
     assert_eq!(host.schedule.owed(host.at(40)), Some(host.at(30_030)));
@@ -756,14 +764,14 @@ fn absurd_durations_do_not_overflow() {
 }
 
 #[test]
-fn dry_runs_do_not_delay_a_renewal() {
+fn starts_without_a_slot_do_not_delay_a_renewal() {
     let mut host = Host::new();
     let delay = Terms { crawl_delay: Duration::from_secs(10), ..Terms::default() };
     let renewal = Terms { is_renewal: true, ..delay.clone() };
-    assert_eq!(host.schedule.dry_run(host.at(0), A, &delay), ms(0));
+    assert_eq!(host.goes_freely(0, &delay), ms(0));
     host.wait(1000, B, &renewal, "renewal", Some(10_000));
     for at in (2000..10_000).step_by(100) {
-        assert!(!host.schedule.dry_run(host.at(at), A, &delay).is_zero());
+        assert!(!host.goes_freely(at, &delay).is_zero());
     }
     assert!(matches!(host.schedule.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
 }
