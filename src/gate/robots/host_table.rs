@@ -11,7 +11,7 @@ use super::redirect::Trail;
 use crate::policy::{Authority, Entry, Host, SiteFile, site_file::SiteFileName};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -39,6 +39,8 @@ pub(in crate::gate) struct HostEntry {
     page_requested: AtomicBool,
     /// The redirects that an interrupted fetch had followed, and when it began.
     interrupted: ArcSwapOption<(Trail, Instant)>,
+    /// Held while the entry is compared with another one and replaced.
+    pub(super) keeping: Mutex<()>,
 }
 
 impl HostEntry {
@@ -112,6 +114,7 @@ impl HostTable {
                 used: AtomicU32::new(now),
                 page_requested: AtomicBool::new(true),
                 interrupted: ArcSwapOption::empty(),
+                keeping: Mutex::new(()),
             };
             self.bytes.fetch_add(cost(&host), Ordering::Relaxed);
             self.counts[file.kind()].fetch_add(1, Ordering::Relaxed);

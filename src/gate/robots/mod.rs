@@ -236,6 +236,15 @@ impl RobotsCache {
     }
 
     fn keep(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {
+        self.keep_if(host, entry, |_, _| true);
+    }
+
+    /// Keeps the entry if `is_better` than the current one. No other entry is kept between the comparison and its end.
+    fn keep_if(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>, is_better: impl Fn(&Entry, &Entry) -> bool) {
+        let _keeping = host.keeping.lock();
+        if !is_better(&entry, &host.load()) {
+            return;
+        }
         // An impatient process is a command that retries unreachable hosts at once. If it stored a failure, other processes would not ask
         // that host.
         if entry.trouble.is_none() || !self.settings.load().store.is_impatient {

@@ -293,8 +293,12 @@ async fn copy_published_during_our_failing_fetch_is_used() {
 /// Waits until the instance refuses, by the later copy.
 async fn goes_by_the_later_one(instance: &Binary, url: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while get(instance, url).await.status() != 403 {
-        assert!(Instant::now() < deadline, "it still goes by the old copy");
+    loop {
+        let answer = get(instance, url).await;
+        if answer.status() == 403 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it still goes by the old copy: {} {}", answer.status(), instance.output());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

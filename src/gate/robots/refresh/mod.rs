@@ -69,7 +69,7 @@ impl RobotsCache {
                     if is_stored {
                         self.adopt(host, entry)
                     } else {
-                        self.keep(host, entry)
+                        self.keep_if(host, entry, |entry, current| !is_older(entry, current))
                     }
                     return Ok(());
                 }
@@ -118,7 +118,7 @@ impl RobotsCache {
         let before = [own, is_sent.then(|| old.as_deref().map(content).unwrap_or_default())];
         if let Some(old) = old.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
-            self.keep(host, old);
+            self.keep_if(host, old, is_newer);
             if is_enough {
                 // The request that uses the copy renews it in the background.
                 return Ok(());
@@ -144,17 +144,15 @@ impl RobotsCache {
         if was_behind {
             self.store.room().await;
         }
-        if !is_older(&entry, &host.load()) {
-            self.keep(host, entry);
-        }
+        self.keep_if(host, entry, |entry, current| !is_older(entry, current));
     }
 
     /// Adopts the copy that another instance has published, even during a fetch of our own, which may be about to fail.
     pub(super) async fn take_published(self: &Arc<Self>, host: &HostEntry) {
         let taker = Taker::new(BACKGROUND, &host.authority);
         let published = self.unpack_now(host.file, self.fleet.take(host.name()).await, taker).await;
-        if let Some(entry) = published.filter(|entry| !is_older(entry, &host.load())) {
-            self.keep(host, entry);
+        if let Some(entry) = published {
+            self.keep_if(host, entry, |entry, current| !is_older(entry, current));
         }
     }
 
