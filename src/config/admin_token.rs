@@ -29,7 +29,7 @@ impl AdminToken {
     /// Reads the token.
     ///
     /// # Errors
-    /// The file cannot be read, is not text, or is empty; or it should be ours, and is another user's.
+    /// The file cannot be read, is not text, or is empty; or it is not configured, and belongs to another user.
     pub fn read(&self) -> io::Result<String> {
         let read = if self.is_configured { read_file } else { read_ours };
         let token = as_line(&read(&self.path)?)?;

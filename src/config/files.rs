@@ -281,7 +281,7 @@ mod tests {
         assert!(open(&target).is_ok() && open(&link).is_err());
     }
 
-    /// That user could make root overwrite any file, by links or by exchanging directories.
+    /// The directory's owner could make root overwrite any file, by links or by exchanging directories.
     #[test]
     fn root_writes_nothing_in_a_directory_of_another_user() {
         if !rustix::process::geteuid().is_root() {

@@ -215,7 +215,7 @@ fn decoded(path: &[u8], slash: &[u8], backslash: u8) -> Vec<u8> {
         match byte {
             b'/' if read > 1 => out.extend_from_slice(slash),
             b'\\' => out.push(backslash),
-            // Go parses no fragments in requests, and normalised patterns have no unescaped `#`.
+            // A `#` is part of the path, as Go does not parse fragments in requests. It is escaped, as in normalised patterns.
             b'#' => out.extend_from_slice(b"%23"),
             byte => out.push(byte),
         }
@@ -267,7 +267,7 @@ fn without_ill_formed(path: &[u8]) -> Vec<u8> {
     if segments(&whole).eq(segments(&bytes)) { whole } else { bytes }
 }
 
-/// Whether all servers leave a target unchanged and all clients spell it the same way. Reads each byte once.
+/// Whether servers and clients make no other form of a target than the path as sent, with or without dot segments. Reads each byte once.
 fn is_ordinary(target: &[u8]) -> bool {
     let (path, query) = parts(target);
     let (mut before, mut found) = (0, 0);

@@ -293,7 +293,7 @@ mod tests {
             let crowd: Vec<_> = (0..20).map(|_| certificate(name, &other).0).collect();
             let error = verified(&leaf, &crowd).unwrap_err();
             assert!(!error.to_string().contains("maximum"), "{error}");
-            assert!(error.is_for_wider, "OpenSSL tries one path: {error}");
+            assert!(error.is_for_wider, "should be tried with OpenSSL, which tries only one path: {error}");
         }
         // The needed intermediate usually comes first; otherwise OpenSSL is tried.
         let (middle, middle_issuer) = certificate("middle", &issuer);

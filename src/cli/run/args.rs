@@ -61,7 +61,7 @@ impl RunArgs {
         }
         // A relative path starts from the current directory, not from the configuration's.
         let evidence = self.evidence.as_deref().map(std::path::absolute).transpose();
-        let hint = "name the directory by an absolute path, or run it in a directory that exists";
+        let hint = "give an absolute path, or run the command in a directory that exists";
         let evidence = evidence.explained("--evidence: no directory to start from", hint)?;
         let evidence = evidence.map(|directory| directory.into_os_string().into_string()).transpose();
         let evidence = evidence.map_err(|directory| directory.display().to_string());

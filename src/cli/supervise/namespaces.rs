@@ -80,8 +80,8 @@ fn join_with_all_ids() -> io::Result<()> {
     if is_written { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Mounts a /proc that shows only this namespace's processes, and a file system that shows only its message queues. Makes system-wide files
-/// there and in /sys read-only, which root could otherwise write.
+/// Mounts a /proc that shows only this namespace's processes, and a file system that shows only its message queues. For root, makes
+/// /sys and the system-wide files in /proc read-only, which root could otherwise change.
 pub(super) fn own_proc() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM).map_err(at("/"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

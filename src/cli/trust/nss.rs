@@ -177,7 +177,7 @@ impl Database<'_> {
         self.call(&["-N", "--empty-password"], &[]).map(drop)
     }
 
-    /// Runs certutil; returns its output. A database names libraries, which certutil loads.
+    /// Runs certutil; returns its output. Another user's database is refused, as it names libraries that certutil loads.
     fn call(&self, arguments: &[&str], file: &[&OsStr]) -> Result<String, String> {
         refuse_foreign(self.path).map_err(|error| error.to_string())?;
         let mut database = OsString::from("sql:");
@@ -223,7 +223,7 @@ fn firefox(home: &Path) -> Vec<PathBuf> {
 
 /// Prefix for entries of a run, which are temporary.
 pub(super) const LENT: &str = "run-of-";
-/// Directories of Chromium's databases, besides the one that Chromium uses since version 156.
+/// Directories of Chromium's databases, besides the one that Chromium has used since version 156.
 const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
 /// Browsers based on Chromium.
 const BROWSERS: [&str; 7] = [

@@ -18,7 +18,7 @@ pub(in crate::cli) struct TrustFiles<'a> {
     pub directory: &'a Path,
     pub roots: &'a Roots,
     pub ca_pem: &'a str,
-    /// Host and port. `None`: unknown here.
+    /// Host and port of the proxy. `None`: no listener can be named, as each requires TLS, has port 0 or is inherited.
     pub proxy: Option<(String, u16)>,
     /// The part before the host in the proxy's URL: empty, or `NAME:PASSWORD@`.
     pub credentials: &'a str,
@@ -106,7 +106,7 @@ impl TrustFiles<'_> {
         self.write_combined("wgetrc", theirs, &ours)
     }
 
-    /// Adds our proxy to the user's curlrc, as curl prefers the proxy of the first curlrc that it finds to the proxy of a variable.
+    /// Writes a curlrc with the user's settings and our proxy: curl prefers the proxy of the first curlrc to that of a variable.
     fn curl(&self, url: &str, set: impl Fn(&'static str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
         let home = || std::env::home_dir().map(OsString::from);
         let config = || set("XDG_CONFIG_HOME");
@@ -124,7 +124,7 @@ impl TrustFiles<'_> {
         Some((CURL, self.directory.into()))
     }
 
-    /// Adds our proxy and bundle to the user's settings for apt, which also prefers the proxy of its settings to the proxy of a variable.
+    /// Writes settings for apt: the user's, our proxy and our bundle. apt, too, prefers the proxy of its settings to that of a variable.
     fn apt(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
         let mut ours = format!("Acquire::https::CAInfo \"{}\";\n", bundle.display());
         if let Some(url) = self.proxy_url() {

@@ -63,7 +63,7 @@ impl<'a> Sections<'a> {
     }
 
     /// Adds a fault at the key that `path` leads to through keys and list indices; if the key is not written, at the last written key on
-    /// the path. Does nothing if the section already has a fault.
+    /// the path. Does nothing if the section could not be read: its keys then have the defaults.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
         if !self.is_sure(path[0]) {
             return;

@@ -77,7 +77,7 @@ pub struct Group {
     pub let_through_reserved: u64,
     pub failed: u64,
     pub bytes_in: u64,
-    /// Bytes of sites' answers.
+    /// Bytes of sites' answers and of tunnels that clients received.
     pub bytes_out: u64,
     /// Number of completely delivered answers with content (2xx answers and tunnels), and (`content_bytes`) their bytes.
     pub content: u64,

@@ -1,4 +1,4 @@
-//! Finds the configured budget to which spending from before a reload still counts. Pure.
+//! Finds the configured budget against which spending from before a reload still counts. Pure.
 
 use crate::config::Settings;
 use crate::policy::{Budget, PaceKey};

@@ -196,7 +196,7 @@ impl KnownBudget {
 
     /// Handles the answer to a report. `reported`: the count when the report was made.
     fn hear(&mut self, reported: &Self, heard: Spent) {
-        // If another period has begun, the report contained none of its spending.
+        // If a new period has begun since the report, the answer is ignored: the report contained no spending of the new period.
         if self.heard.ends == reported.heard.ends {
             let unreported =
                 (self.unreported.0 - reported.unreported.0, self.unreported.1.saturating_sub(reported.unreported.1));

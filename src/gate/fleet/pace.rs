@@ -155,5 +155,5 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(FAR).min(FAR)
 }
 
-/// Upper limit of times, in microseconds: a year. The script's numbers hold some hundred years.
+/// Upper limit of times, in microseconds: a year. The script's numbers are exact up to 285 years.
 const FAR: u64 = 366 * 24 * 3_600_000_000;

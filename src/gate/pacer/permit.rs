@@ -67,7 +67,7 @@ impl Permit {
         self.terms.group_delay
     }
 
-    /// Whether the pace depends on when the request is sent.
+    /// Whether later starts depend on the time at which this request is sent: it has a gap, or its key is shared.
     #[inline]
     pub fn is_paced(&self) -> bool {
         self.group.is_some() || self.slot.as_ref().is_some_and(is_paced)

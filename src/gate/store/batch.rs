@@ -72,7 +72,7 @@ impl WriteBatch {
         self.files + self.own_bytes()
     }
 
-    /// Approximate memory of the table alone, in bytes: the files are counted among the files in use while this batch holds them.
+    /// Approximate memory in bytes without the files, which are counted elsewhere, as files in use.
     pub fn own_bytes(&self) -> usize {
         self.len() * ROW
     }

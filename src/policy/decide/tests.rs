@@ -155,7 +155,7 @@ fn meaning_of_a_missing_file_follows_the_current_settings() {
 fn failure_dated_in_the_future_does_not_delay_the_next_fetch() {
     for before in [Entry::default(), file()] {
         let ahead = fail(&before, DAY * 10);
-        assert!(ahead.may_fetch(midnight()), "the wait is not longer than after any failure");
+        assert!(ahead.may_fetch(midnight()), "a retry time set by a clock ahead is ignored");
         let right = fail(&ahead, Duration::ZERO);
         assert_eq!(right.trouble.as_ref().unwrap().since, midnight(), "the failure is not dated in the future");
         assert!(!right.may_fetch(midnight() + Duration::from_secs(59)));

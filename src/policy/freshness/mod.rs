@@ -50,7 +50,7 @@ pub struct CacheFields {
 
 impl CacheFields {
     /// Reads the response's fields. `each` calls its argument with the name and value of each field. The first Expires, Date and Age count;
-    /// Cache-Control lines must be UTF-8.
+    /// Cache-Control lines that are not UTF-8 are ignored.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
         let (mut lines, mut expires, mut date, mut age) = (Vec::new(), None, None, None);
         each(&mut |name, value| {

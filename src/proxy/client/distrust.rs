@@ -13,8 +13,8 @@ use std::time::SystemTime;
 /// The clients that rejected a certificate most recently.
 pub struct DistrustedClients {
     kept: Mutex<Vec<Arc<Distrusted>>>,
-    /// Pairs of a client and a host whose certificate the client has trusted, as it sent a request. If it later closes early, it has
-    /// another reason.
+    /// Pairs of a client and a host. The client trusts the certificate for the host, because it has sent a request over such a connection:
+    /// if it closes a later one early, distrust is not the reason.
     accepted: Cache<(IpAddr, Box<str>), ()>,
 }
 

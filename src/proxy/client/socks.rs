@@ -82,7 +82,7 @@ async fn negotiate(
         }
     };
     let told = timer.limit(at, told).await;
-    // A refused client is refused even if it does not read this.
+    // The refusal takes precedence over a failure to send the reply, which the client may not read.
     identified?;
     told.ok_or_else(late)??;
     let directed = async {

@@ -68,7 +68,7 @@ pub fn is_part(accept: Option<&[u8]>, target: &[u8]) -> bool {
     KINDS.into_iter().any(is_kind) && memchr::memmem::find(accept, b"html").is_none()
 }
 
-/// Prefixes of the media types that parts of pages have in Accept.
+/// Prefixes of the media type that comes first in Accept when a browser requests a part of a page.
 const KINDS: [&str; 5] = ["image/", "text/css", "font/", "audio/", "video/"];
 /// File name endings of parts that browsers request with `Accept: */*`.
 const NAMES: [&str; 7] = [".js", ".mjs", ".css", ".woff", ".woff2", ".ttf", ".otf"];

@@ -70,7 +70,7 @@ mod tests {
         for connection in [&one, &more] {
             assert!(
                 matches!(streams.place(connection, ONE).await, Err(Refusal::OwnLimit { .. })),
-                "half of the places are left"
+                "refused: the client holds two of four places, and may hold no more than remain free"
             );
         }
         let first = streams.place(&other, OTHER).await.expect("the connection's first request needs no place");

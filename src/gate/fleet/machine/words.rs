@@ -108,7 +108,7 @@ fn install() -> Result<libc::sigaction, i32> {
     }
 }
 
-/// Handles SIGBUS. Uses only what is safe in a signal handler: atomics, and system calls without state.
+/// Handles SIGBUS. Uses only what is safe in a signal handler: atomics, and C functions that do nothing but make a system call.
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel fills in `info` for a handler with SA_SIGINFO.
     let at = unsafe { (*info).si_addr() }.addr();
@@ -138,7 +138,7 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
 }
 
 static HANDLER: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
-/// Places for mappings: more than a process needs, except in tests.
+/// Places for mappings. A process needs only a few; the tests, which share one process, need many.
 static PLACES: [MappedPlace; 256] = [const {
     MappedPlace { start: AtomicUsize::new(0), length: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
 }; 256];

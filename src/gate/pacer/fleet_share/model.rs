@@ -540,7 +540,7 @@ fn any_plan(rng: &mut Rng) -> Plan {
     }
 }
 
-/// The share of the starts allowed by the gap that remains possible with slow connections and answers.
+/// The achievable fraction of the starts that the gap allows: slow connections and answers prevent the rest.
 fn ideal(plan: &Plan, rng: &mut Rng) -> f64 {
     let mut up_to = |most: Duration| most.mul_f64(rng.f64());
     let each = (0..1000).map(|_| up_to(plan.connects * 2) + plan.gap.max(up_to(plan.takes * 2)));

@@ -125,9 +125,9 @@ impl RobotsCache {
             }
         }
         let fetched = right.meanwhile(alone).await?;
-        // Other instances need not wait for this instance's disk.
         let entry = fetched.clone().unwrap_or_else(|| host.load_full());
         let is_news = before.into_iter().flatten().any(|before| before != content(&entry));
+        // Published before it is written to disk, for which other instances need not wait.
         let right = right.publish(entry, is_news);
         self.keep_fetched(host, fetched, was_behind).await;
         if let Some(right) = right {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 impl RobotsCache {
     /// Sends the request in turn. Redirected fetches that ask for the host's own file share one reply and need not wait for other guests.
-    /// The shared request has the whole timeout, however much of it the fetch that asks has used, as others wait for the reply, too.
+    /// The shared request gets the whole timeout, even if the fetch that sends it has used part of its own: others wait for the reply.
     pub(super) async fn in_turn_or_shared(
         &self,
         hop: &FetchHop<'_>,

@@ -494,7 +494,7 @@ fn without_retry_after_the_backoff_doubles_from_a_longer_gap() {
     host.visit(9000, &delay(5000), refused(None));
     assert_eq!(host.open_at(9000, &delay(5000)), 19_000);
     host.visit(19_000, &delay(5000), OK);
-    assert_eq!(host.open_at(19_000, &delay(5000)), 24_000, "the halved backoff of 10 s equals the gap");
+    assert_eq!(host.open_at(19_000, &delay(5000)), 24_000, "the backoff of 10 s is halved to 5 s, which is the gap");
 }
 
 #[test]
@@ -569,7 +569,7 @@ fn backoff_refuses_at_once_requests_that_cannot_wait_for_its_end() {
     let _slot = host.starts(30_100, "patient");
 }
 
-/// Each success halves the backoff, so that all of these requests wait for 80 s and not for 20 minutes.
+/// The forecast assumes that each request succeeds and halves the backoff: the last of these starts before 80 s, not after 20 minutes.
 #[test]
 fn forecast_during_a_backoff_assumes_successes() {
     let (mut host, terms) = (Host::new(), Terms { max_wait: ms(600_000), ..Terms::default() });

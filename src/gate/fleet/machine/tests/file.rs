@@ -280,7 +280,7 @@ fn removed_file_leaves_each_process_its_own_pace() {
     assert_eq!([&one, &other].map(Machine::is_shared), [true, true], "neither process has looked for the file");
     assert_eq!(other.takes(now, 3000), MachineTurn::Busy);
     assert_eq!([&one, &other, &later].map(Machine::is_shared), [true, false, true]);
-    assert!(is_about(other.due(now, 3000), ms(3000)), "without another file, the process keeps its pace");
+    assert!(is_about(other.due(now, 3000), ms(3000)), "the process whose file was removed keeps its own pace");
 }
 
 /// When a machine restarts, its monotonic clock begins again.
