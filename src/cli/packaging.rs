@@ -1,7 +1,6 @@
 //! `politely print`; `politely completions` and `politely man`, for packagers.
 
 use super::{CommandError, Explained};
-use crate::config::refuse_foreign;
 use crate::{admin, config};
 use clap::Command;
 use clap_complete::Shell;
@@ -73,8 +72,7 @@ pub(super) fn man(args: &Man, mut command: Command) -> Result<ExitCode, CommandE
             super::print_bytes(&text)?;
         }
         Some(directory) => {
-            let written = refuse_foreign(directory)
-                .and_then(|()| fs::create_dir_all(directory))
+            let written = fs::create_dir_all(directory)
                 .and_then(|()| write_pages(&command, "politely", directory))
                 .and_then(|()| fs::write(directory.join("politely.yaml.5"), configuration(config::DEFAULTS)));
             written.explained(directory.display(), "check that it is writable")?;
