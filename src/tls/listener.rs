@@ -82,7 +82,7 @@ pub fn date_warnings(listeners: &[Listener], now: OffsetDateTime) -> Vec<Complai
                     () => continue,
                 };
                 let number = if at > 0 { format!(" (number {})", at + 1) } else { String::new() };
-                let then = if at > 0 { then.replace("refuse", "may refuse") } else { then.into() };
+                let then = if at > 0 && key == "certificate" { "clients may refuse it" } else { then };
                 let path = path.display();
                 let what = format!("the certificate {path}{number} of the listener `{address}` {fault}: {then}");
                 warnings.push(Complaint::new(what, hint));

@@ -69,7 +69,7 @@ impl RobotsCache {
                     if is_stored {
                         self.adopt(host, entry)
                     } else {
-                        self.keep_if(host, entry, |entry, current| !is_older(entry, current))
+                        self.keep_unless_older(host, entry)
                     }
                     return Ok(());
                 }
@@ -144,6 +144,10 @@ impl RobotsCache {
         if was_behind {
             self.store.room().await;
         }
+        self.keep_unless_older(host, entry);
+    }
+
+    fn keep_unless_older(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {
         self.keep_if(host, entry, |entry, current| !is_older(entry, current));
     }
 
@@ -152,7 +156,7 @@ impl RobotsCache {
         let taker = Taker::new(BACKGROUND, &host.authority);
         let published = self.unpack_now(host.file, self.fleet.take(host.name()).await, taker).await;
         if let Some(entry) = published {
-            self.keep_if(host, entry, |entry, current| !is_older(entry, current));
+            self.keep_unless_older(host, entry);
         }
     }
 
