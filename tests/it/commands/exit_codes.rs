@@ -242,7 +242,7 @@ async fn unusable_tmpdir_is_reported() {
 async fn relative_path_in_a_deleted_directory_is_a_usage_error() {
     let script = "cd \"$(mktemp -d)\"; rmdir \"$PWD\"; \"$0\" \"$@\"";
     let Ended { code, stderr, .. } = politely_in_shell(script, &["run", "--evidence", "kept", "true"]).await;
-    let is_told = stderr.starts_with("error: --evidence: ") && stderr.contains("\nhint: name the directory");
+    let is_told = stderr.starts_with("error: --evidence: ") && stderr.contains("\nhint: give an absolute path");
     assert!(code == 2 && is_told, "{code}: {stderr}");
 }
 
