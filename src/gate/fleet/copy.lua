@@ -1,6 +1,6 @@
 -- One authority's robots.txt for all instances, and the right to fetch it (docs/fleet.md).
 -- KEYS[1]  politely:{AUTHORITY}:copy, MessagePack: when it was made, until when it is fresh, and the copy
---          KEYS[2] politely:{AUTHORITY}:fetch, the holder of the right, with a "+" if another instance waits
+--          KEYS[2] politely:{AUTHORITY}:fetch, the holder of the right, with a "+" if another instance is to be told of its copy
 -- ARGV     1 the instance    2 the command:
 --          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[5] milliseconds
 --          anew  the copy if it is younger than ARGV[4] milliseconds, else the right to fetch it, as for look
@@ -16,6 +16,13 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local me, wanted = ARGV[1], ARGV[2]
 local holder, awaited = string.match(redis.call('GET', KEYS[2]) or '', '^([^+]*)(+?)')
 local mine = holder == me
+
+-- Has the holder's copy announced. Shortens the right if the clock was set back. Returns how long the right lasts, in milliseconds.
+local function await_copy(longest)
+    local left = math.max(math.min(redis.call('PTTL', KEYS[2]), tonumber(longest)), 1)
+    redis.call('SET', KEYS[2], holder .. '+', 'PX', left)
+    return left
+end
 
 if wanted == 'keep' then
     if mine then
@@ -34,12 +41,16 @@ if wanted == 'put' then
     if is_latest then
         at = math.min(now, tonumber(ARGV[6]))
         redis.call('SET', KEYS[1], cmsgpack.pack(at, at + ARGV[3], ARGV[4]), 'PX', ARGV[5])
-        if ARGV[8] == '1' or awaited == '+' then
+        -- Without the right, another instance may have begun to fetch the file, or have an older copy.
+        if ARGV[8] == '1' or awaited == '+' or not mine then
             redis.call('PUBLISH', 'politely:all', 'robots ' .. me .. ' ' .. string.match(KEYS[1], '{(.*)}'))
         end
     end
     if mine then
         redis.call('DEL', KEYS[2])
+    elseif holder ~= '' then
+        -- That instance asked the site later than this one.
+        await_copy(math.huge)
     end
     return { is_latest and 3 or 4, 0, now, '' }
 end
@@ -60,7 +71,4 @@ end
 if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[5]) then
     return { 1, now - at, now, copy }
 end
--- Shortens the right if the clock was set back.
-local left = math.max(math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[5])), 1)
-redis.call('SET', KEYS[2], holder .. '+', 'PX', left)
-return { 2, left, now, '' }
+return { 2, await_copy(ARGV[5]), now, '' }

@@ -193,37 +193,45 @@ async fn copy_delayed_at_the_server_is_dated_by_its_fetch() {
     assert_eq!(origin.log.count("/robots.txt"), 2);
 }
 
+/// An instance is suspended while the origin answers it, for longer than its right to fetch the file lasts. It is woken before or after the
+/// later fetch of the other instance ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answer_read_late_by_its_instance_is_dated_by_its_fetch() {
     let Some(redis) = Redis::start().await else { return };
-    let (asked, is_asked) = std::sync::mpsc::channel();
-    let origin = origin(move |before, _| match before {
-        0 => {
-            asked.send(()).expect("it is waited for");
-            Reply::text("").after(Duration::from_millis(500))
+    for is_woken_first in [false, true] {
+        let origin = origin(move |before, _| match before {
+            0 => Reply::text("").after(Duration::from_millis(500)),
+            _ => Reply::text(KEEP_OUT).after(Duration::from_millis(if is_woken_first { 1_500 } else { 0 })),
+        })
+        .await;
+        let fleet = instances(&redis, 2, "").await;
+        let url = origin.url("/private");
+        let (late, first) = (&fleet[0], &url);
+        let log = &origin.log;
+        let begins = |number| eventually("the fetch begins", move || log.count("/robots.txt") == number);
+        let stops_meanwhile = async {
+            begins(1).await;
+            late.signal(libc::SIGSTOP);
+            let wakes = async {
+                if is_woken_first {
+                    begins(2).await;
+                    late.signal(libc::SIGCONT);
+                }
+            };
+            // Once the right to fetch has run out.
+            let (answer, ()) = tokio::join!(get(&fleet[1], first), wakes);
+            assert_eq!(answer.status(), 403);
+            late.signal(libc::SIGCONT);
+        };
+        tokio::join!(get(late, first), stops_meanwhile);
+        goes_by_the_later_one(late, &url).await;
+        for instance in &fleet {
+            assert_eq!(get(instance, &url).await.status(), 403);
         }
-        _ => Reply::text(KEEP_OUT),
-    })
-    .await;
-    let fleet = instances(&redis, 2, "").await;
-    let url = origin.url("/private");
-    let (late, first) = (&fleet[0], &url);
-    let reads_late = get(late, first);
-    let stops_meanwhile = async {
-        eventually("its fetch", || is_asked.try_recv().is_ok()).await;
-        late.signal(libc::SIGSTOP);
-        // Once the right to fetch has run out.
-        assert_eq!(get(&fleet[1], first).await.status(), 403);
-        late.signal(libc::SIGCONT);
-    };
-    let _ = tokio::join!(reads_late, stops_meanwhile);
-    goes_by_the_later_one(late, &url).await;
-    for instance in &fleet {
-        assert_eq!(get(instance, &url).await.status(), 403);
+        let third = instances(&redis, 1, "").await;
+        assert_eq!(get(&third[0], &url).await.status(), 403);
+        assert_eq!(origin.log.count("/robots.txt"), 2);
     }
-    let third = instances(&redis, 1, "").await;
-    assert_eq!(get(&third[0], &url).await.status(), 403);
-    assert_eq!(origin.log.count("/robots.txt"), 2);
 }
 
 const WITH_ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
