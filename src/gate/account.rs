@@ -96,10 +96,15 @@ impl Account {
         Ok(())
     }
 
-    /// Awaits `wait`, and counts that time as held.
+    /// Awaits `wait`, after which the request is decided again, and counts that time as held.
     pub async fn waits<T>(&mut self, wait: impl Future<Output = T>) -> T {
         let used = self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry)));
         self.basis = DecidedBy::Awaited(used);
+        self.waits_decided(wait).await
+    }
+
+    /// Awaits `wait`, after which the decision stays, and counts that time as held.
+    pub(super) async fn waits_decided<T>(&mut self, wait: impl Future<Output = T>) -> T {
         self.since = Some(Instant::now());
         let done = wait.await;
         self.held = self.held();

@@ -91,7 +91,7 @@ impl Gate {
                 }
                 Step::Wait(waiting) => {
                     let since = Instant::now();
-                    granted = account.waits(self.turn(Some(request), waiting)).await?;
+                    granted = account.waits(self.turn(request, waiting)).await?;
                     waited += since.elapsed();
                 }
             }

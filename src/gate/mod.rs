@@ -217,7 +217,7 @@ impl Gate {
             let (stood, reported) = pace.stand_or_report(request.client, &terms, is_reported, reported)?;
             let permit = match stood {
                 Stand::Go(permit) => permit,
-                Stand::Wait(waiting) => match account.waits(self.turn(Some(request), waiting)).await? {
+                Stand::Wait(waiting) => match account.waits(self.turn(request, waiting)).await? {
                     Some(permit) => permit,
                     // After a reload, requests may be held for less time, or not at all: decides again.
                     None => continue,

@@ -2,10 +2,10 @@
 
 use super::pacer::{HostQueue, Permit, RETRIES, Stand, Waiting};
 use super::robots::Fetching;
-use super::{Gate, Reported, rules};
+use super::{Account, Gate, Reported, rules};
 use crate::config::{Hosts, Mode};
 use crate::policy::pace::Terms;
-use crate::policy::{Authority, KeyBy, PaceKey, Refusal, Request};
+use crate::policy::{KeyBy, PaceKey, Refusal, Request};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,18 +49,11 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot. `request`: `None` for a retry, which is not listed. Returns `None` if after a reload the slot comes later than
-    /// requests may be held, which in report mode is not at all.
-    pub(super) async fn turn(
-        &self,
-        request: Option<&Request<'_>>,
-        waiting: Waiting,
-    ) -> Result<Option<Box<Permit>>, Refusal> {
+    /// Waits for a slot. Returns `None` if after a reload the slot comes later than requests may be held, which in report mode is not at
+    /// all.
+    pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Option<Box<Permit>>, Refusal> {
         let Waiting { queue, terms, due, turn } = waiting;
-        let mut place = match request {
-            Some(request) => self.pacer.waiting().for_turn(request, queue, &terms),
-            None => self.pacer.waiting().unlisted(RETRIES, terms.max_waiting),
-        };
+        let mut place = self.pacer.waiting().for_turn(request, queue, &terms);
         let permit = tokio::select! {
             biased;
             permit = turn => permit.map(Some),
@@ -77,10 +70,11 @@ impl Gate {
     pub async fn turn_again(
         &self,
         mut permit: Box<Permit>,
-        authority: &Authority,
+        request: &Request<'_>,
         address: Option<IpAddr>,
+        account: &mut Account,
     ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
-        let mut reported = None;
+        let (mut reported, authority) = (None, request.authority);
         loop {
             let before = permit.queue().clone();
             let page = before.page();
@@ -95,7 +89,7 @@ impl Gate {
             }
             let (next, terms) = permit.into_retry(&queue);
             let held;
-            (permit, held) = self.slot_again(&queue, next, &terms).await?;
+            (permit, held) = account.waits_decided(self.slot_again(request, &queue, next, &terms)).await?;
             reported = reported.or(held);
             if !in_burst {
                 return Ok((permit, reported));
@@ -107,6 +101,7 @@ impl Gate {
     /// has one.
     async fn slot_again(
         &self,
+        request: &Request<'_>,
         queue: &Arc<HostQueue>,
         mut next: Option<Stand>,
         terms: &Terms,
@@ -123,7 +118,7 @@ impl Gate {
             match stand {
                 Stand::Go(permit) => return Ok((permit, held)),
                 Stand::Wait(waiting) => {
-                    if let Some(permit) = self.turn(None, waiting).await? {
+                    if let Some(permit) = self.turn(request, waiting).await? {
                         return Ok((permit, None));
                     }
                 }

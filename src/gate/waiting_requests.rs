@@ -39,7 +39,7 @@ struct Waiter {
     client: ClientId,
     /// Dropping it tells the request that it has lost its place.
     _place: oneshot::Sender<()>,
-    /// The entry in the list. `None`: a retry, or a fetch on behalf of a request that is listed.
+    /// The entry in the list. `None`: a fetch on behalf of a request that is listed.
     listed: Option<HeldEntry>,
 }
 
@@ -147,7 +147,7 @@ impl WaitingRequests {
         self.enter(request.client, most, Some(HeldEntry::new(request, None)))
     }
 
-    /// Adds a retry, or a fetch on behalf of a listed request, that waits for its slot.
+    /// Adds a fetch on behalf of a listed request.
     pub fn unlisted(self: &Arc<Self>, client: ClientId, most: usize) -> WaitPlace {
         self.enter(client, most, None)
     }

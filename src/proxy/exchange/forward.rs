@@ -2,6 +2,7 @@
 
 use super::attempt::AttemptResult;
 use super::carry::Client;
+use super::per_user::asked;
 use super::request::Request;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
@@ -125,7 +126,9 @@ impl Exchange<'_> {
         first: Option<SocketAddr>,
     ) -> Result<(), Outcome> {
         let Some(permit) = self.permit.take() else { return Ok(()) };
-        let turn = self.proxy.gate.turn_again(permit, &self.request.authority, route.paced_at(first));
+        let address = route.paced_at(first);
+        let request = self.limited(asked(self.request, self.peer), address, true);
+        let turn = self.proxy.gate.turn_again(permit, &request, address, &mut self.trip.gate);
         let turn = client.wait(timer, Box::pin(turn).as_mut()).await.ok_or(Outcome::ClientGone)?;
         let (permit, reported) = turn.map_err(Outcome::Refused)?;
         self.permit = Some(permit);

@@ -6,6 +6,7 @@ use argon2::{Argon2, Params};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
+use std::time::Duration;
 
 /// A proxy that logs to its standard output, as JSON.
 async fn logging(yaml: &str) -> Binary {
@@ -185,6 +186,25 @@ async fn access_log_names_the_user_even_if_refused() {
     assert_eq!(told(&lines[0], ["outcome", "decision", "method"]), ["refused", "client-denied", "GET"]);
     assert_eq!(told(&lines[0], ["user", "status"]), [Value::Null, 407.into()]);
     assert_eq!(told(&lines[1], ["outcome", "user"]), ["forwarded", "alice"]);
+    proxy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn access_log_counts_the_wait_of_a_retry_as_held() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 2\n").then_close(),
+        "/2" if seen.connection == 1 => Reply::reset(),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = logging("").await;
+    assert_eq!(get(&proxy, &origin.url("/1"), "").await, 200);
+    // The gap is over, so that the first attempt does not wait.
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    assert_eq!(get(&proxy, &origin.url("/2"), "").await, 200);
+    let lines = logged(&proxy, 2).await;
+    assert_eq!(origin.log.count("/2"), 2);
+    assert!(lines[1]["held_ms"].as_u64() > Some(100), "{}", lines[1]);
     proxy.stop().await;
 }
 
