@@ -10,7 +10,9 @@ use crate::policy::freshness::LAST_GOOD_USE;
 use crate::policy::site_file::SiteFileName;
 use redis::ScriptInvocation;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The result of a claim for a copy.
@@ -38,16 +40,27 @@ impl Parcel {
     }
 }
 
-/// The right to fetch one authority's file. At a server, [`meanwhile`](Self::meanwhile) renews it and [`publish`](Self::publish) gives it
-/// back; if it is only dropped, it expires. Without a server, it is given back when it is dropped.
+/// The right to fetch one authority's file. At a server, [`meanwhile`](Self::meanwhile) renews it, and [`publish`](Self::publish) gives it
+/// back with the copy. It is given back when it is dropped, and expires if that fails.
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
+    /// Tells the rights of this instance apart.
+    number: u64,
     /// When the right was granted, by the server's clock in milliseconds and by ours. From this follows the copy's date by the server's
     /// clock, however late the copy is sent.
     granted: (u64, SystemTime),
-    /// The shared state in which this machine's right was taken. `None`: a server gave the right, or the wait for another process was over.
-    on_machine: Option<Arc<Machine>>,
+    holder: Holder,
+}
+
+/// What knows of a right.
+enum Holder {
+    /// The server may have given the right, even if its answer has not arrived.
+    Server,
+    /// The shared state of this machine.
+    Machine(Arc<Machine>),
+    /// The right was given back, or belongs to another instance, or the wait for another process was over.
+    Nobody,
 }
 
 /// The answer of `copy.lua`:
@@ -69,27 +82,35 @@ impl Fleet {
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         let name = name.to_string();
         loop {
-            let right = |at, on_machine| {
-                let (fleet, name, granted) = (self.clone(), name.clone(), (at, SystemTime::now()));
-                Right { fleet, name, granted, on_machine }
+            let right = |holder| {
+                let (fleet, name, granted) = (self.clone(), name.clone(), (0, SystemTime::now()));
+                Right { fleet, name, number: self.rights.fetch_add(1, Ordering::Relaxed), granted, holder }
             };
             // How long to wait before the server or the store is asked again.
             let busy = match self.copies() {
                 Some(link) => {
                     let (wanted, age) = (if anew { "anew" } else { "look" }, millis(began.elapsed()));
                     let longest = link.longest_copy();
-                    let asked = link.copy(&name, |call| call.arg(wanted).arg(longest).arg(age).arg(millis(HELD)));
-                    let (state, time, now, bytes) = asked.await?;
-                    match (state, Parcel::new(bytes, time)) {
-                        (0, Some(copy)) => return Ok(Claim::Copy(copy)),
-                        (1, old) => return Ok(Claim::Fetch(right(now, None), old)),
+                    let mut right = right(Holder::Server);
+                    let asked = link
+                        .copy((&name, right.number), |call| call.arg(wanted).arg(longest).arg(age).arg(millis(HELD)))
+                        .await;
+                    let (state, time, now, bytes) = asked?;
+                    let copy = Parcel::new(bytes, time);
+                    if state == GRANTED {
+                        right.granted = (now, SystemTime::now());
+                        return Ok(Claim::Fetch(right, copy));
+                    }
+                    right.holder = Holder::Nobody;
+                    match copy {
+                        Some(copy) if state == HERE => return Ok(Claim::Copy(copy)),
                         _ => Duration::from_millis(time) + AFTER,
                     }
                 }
                 None => {
                     let machine = self.machine.machine();
                     // Takes the right before looking in the store, so that no process writes a copy in between.
-                    let free = machine.take_right(&name).then(|| right(0, Some(machine.clone())));
+                    let free = machine.take_right(&name).then(|| right(Holder::Machine(machine.clone())));
                     let (age, times) = (began.elapsed(), self.store.times(&name).await);
                     if times.is_some_and(|times| times.are_usable(anew, age)) {
                         return Ok(Claim::Stored);
@@ -99,7 +120,7 @@ impl Fleet {
                         machine.warn_of_stopped(machine.id(&name), &what_waits);
                     }
                     // A second fetch is better than none: the process that holds the right may be suspended.
-                    if let Some(right) = free.or_else(|| (age >= patience).then(|| right(0, None))) {
+                    if let Some(right) = free.or_else(|| (age >= patience).then(|| right(Holder::Nobody))) {
                         return Ok(Claim::Fetch(right, None));
                     }
                     LOOK_EVERY
@@ -120,21 +141,22 @@ impl Fleet {
     /// The server's copy, whatever its age.
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
         let (link, name) = (self.copies()?, name.to_string());
-        let taken = link.copy(&name, |call| call.arg("take").arg(link.longest_copy()).arg(0)).await;
+        let taken = link.copy((&name, 0), |call| call.arg("take").arg(link.longest_copy()).arg(0)).await;
         let (_, age, _, bytes) = taken.ok()?;
         Parcel::new(bytes, age)
     }
 }
 
 impl ServerLink {
-    /// Calls the script `copy.lua` for the file `name`. `wanted`: appends the command and its arguments to the call.
+    /// Calls the script `copy.lua` for the file `name` and the right with this number. `wanted`: appends the command and its arguments to
+    /// the call.
     async fn copy(
         &self,
-        name: &str,
+        (name, right): (&str, u64),
         wanted: impl for<'a> FnOnce(&'a mut ScriptInvocation<'static>) -> &'a mut ScriptInvocation<'static>,
     ) -> Result<CopyAnswer, ServerLost> {
         let mut call = scripts::COPY.key(format!("politely:{{{name}}}:copy"));
-        wanted(call.key(format!("politely:{{{name}}}:fetch")).arg(&*self.me));
+        wanted(call.key(format!("politely:{{{name}}}:fetch")).arg(format!("{}:{right}", self.me)));
         self.call(&call).await
     }
 }
@@ -147,7 +169,7 @@ impl Right {
             loop {
                 sleep(HELD / 3).await;
                 // If this fails, the instance is partitioned and fetches on its own. Boxed, as most fetches end before this call.
-                let _ = Box::pin(link.copy(&self.name, |call| call.arg("keep").arg(millis(HELD)))).await;
+                let _ = Box::pin(link.copy(self.key(), |call| call.arg("keep").arg(millis(HELD)))).await;
             }
         };
         tokio::select! { done = work => done, never = keep => never }
@@ -169,8 +191,12 @@ impl Right {
         store.written(&self.name).await;
     }
 
+    fn key(&self) -> (&str, u64) {
+        (&self.name, self.number)
+    }
+
     /// Sends the copy, retrying while the server is unreachable: other instances wait until the right expires.
-    async fn put(self, entry: Arc<Entry>, is_news: bool) {
+    async fn put(mut self, entry: Arc<Entry>, is_news: bool) {
         let Some(link) = self.fleet.copies() else { return };
         let now = SystemTime::now();
         let Some((mut copy, file)) = snapshot::pack(&entry, now) else { return };
@@ -188,15 +214,20 @@ impl Right {
                 if let Some((name, file)) = &file {
                     link.keep_file(*name, file).await?;
                 }
-                let put = link.copy(&self.name, |call| {
+                let put = link.copy(self.key(), |call| {
                     let call = call.arg("put").arg(fresh_for).arg(&copy[..]).arg(millis(LAST_GOOD_USE));
                     call.arg(at).arg(granted).arg(u8::from(is_news))
                 });
                 put.await
             };
             match sent.await {
-                Ok((OUTDATED, ..)) => return link.copy_came(&self.name),
-                Ok(_) => return,
+                Ok((state, ..)) => {
+                    if state == OUTDATED {
+                        link.copy_came(&self.name);
+                    }
+                    self.holder = Holder::Nobody;
+                    return;
+                }
                 Err(ServerLost) => _ = tokio::join!(sleep(AGAIN), link.is_there()),
             }
         }
@@ -205,8 +236,20 @@ impl Right {
 
 impl Drop for Right {
     fn drop(&mut self) {
-        if let Some(machine) = &self.on_machine {
-            machine.give_right(&self.name);
+        match std::mem::replace(&mut self.holder, Holder::Nobody) {
+            Holder::Nobody => {}
+            Holder::Machine(machine) => machine.give_right(&self.name),
+            Holder::Server => {
+                // Without a runtime, the program ends.
+                let Ok(runtime) = Handle::try_current() else { return };
+                let (fleet, name, number) = (self.fleet.clone(), std::mem::take(&mut self.name), self.number);
+                runtime.spawn(async move {
+                    if let Some(link) = fleet.copies() {
+                        // If this fails, the right expires.
+                        let _ = link.copy((&name, number), |call| call.arg("give")).await;
+                    }
+                });
+            }
         }
     }
 }
@@ -223,7 +266,9 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.min(FAR).as_millis()).expect("a year fits")
 }
 
-/// The script's answer if there is a newer copy.
+/// The script's answers: here is the copy; the right is given; there is a newer copy.
+const HERE: u8 = 0;
+const GRANTED: u8 = 1;
 const OUTDATED: u8 = 4;
 /// Maximum size in bytes of a packed file that is stored with each copy: a separate key would take as much memory.
 const SHORT: usize = 128;

@@ -1,11 +1,12 @@
 -- One authority's robots.txt for all instances, and the right to fetch it (docs/fleet.md).
 -- KEYS[1]  politely:{AUTHORITY}:copy, MessagePack: when it was made, until when it is fresh, and the copy
 --          KEYS[2] politely:{AUTHORITY}:fetch, the holder of the right, with a "+" if another instance is to be told of its copy
--- ARGV     1 the instance    2 the command:
+-- ARGV     1 the instance, ":" and the number of its right    2 the command:
 --          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[5] milliseconds
 --          anew  the copy if it is younger than ARGV[4] milliseconds, else the right to fetch it, as for look
 --          take  the copy, whatever its age. All three ignore a copy of more than ARGV[3] bytes
---          keep  extends the right by ARGV[3] milliseconds
+--          keep  lets the right last for ARGV[3] milliseconds from now
+--          give  gives the right back without a copy
 --          put   stores the copy ARGV[4], made at the server's time ARGV[6] (as the command may arrive late), fresh for ARGV[3]
 --                milliseconds, deleted after ARGV[5]. ARGV[7] is when the right was granted: if this instance has lost the right, a
 --                copy made since then is newer, and stays. ARGV[8] is 1 if instances may have a copy with another content
@@ -24,9 +25,20 @@ local function await_copy(longest)
     return left
 end
 
-if wanted == 'keep' then
-    if mine then
+-- Lets other instances look for a copy.
+local function announce()
+    local sender = string.match(me, '^[^:]*')
+    redis.call('PUBLISH', 'politely:all', 'robots ' .. sender .. ' ' .. string.match(KEYS[1], '{(.*)}'))
+end
+
+if wanted == 'keep' or wanted == 'give' then
+    if mine and wanted == 'keep' then
         redis.call('PEXPIRE', KEYS[2], ARGV[3])
+    elseif mine then
+        redis.call('DEL', KEYS[2])
+        if awaited == '+' then
+            announce()
+        end
     end
     return { 3, 0, now, '' }
 end
@@ -43,7 +55,7 @@ if wanted == 'put' then
         redis.call('SET', KEYS[1], cmsgpack.pack(at, at + ARGV[3], ARGV[4]), 'PX', ARGV[5])
         -- Without the right, another instance may have begun to fetch the file, or have an older copy.
         if ARGV[8] == '1' or awaited == '+' or not mine then
-            redis.call('PUBLISH', 'politely:all', 'robots ' .. me .. ' ' .. string.match(KEYS[1], '{(.*)}'))
+            announce()
         end
     end
     if mine then
@@ -68,7 +80,8 @@ end
 if wanted == 'take' then
     return { 3, 0, now, '' }
 end
-if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[5]) then
+-- A repeated call may find its own right.
+if mine and redis.call('PEXPIRE', KEYS[2], ARGV[5]) or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[5]) then
     return { 1, now - at, now, copy }
 end
 return { 2, await_copy(ARGV[5]), now, '' }

@@ -49,6 +49,7 @@ use place::KeptPlace;
 use std::iter::once;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Instant, SystemTime};
 use tokio::sync::broadcast;
 
@@ -63,6 +64,8 @@ pub(super) struct Fleet {
     store: Arc<Store>,
     /// Announces the authorities whose copies have arrived. "": any copy may have arrived.
     arrivals: broadcast::Sender<Arc<str>>,
+    /// Number of rights to fetch a file that this instance has asked for.
+    rights: AtomicU64,
 }
 
 impl Fleet {
@@ -83,7 +86,7 @@ impl Fleet {
 
     /// The fleet of the processes of this machine.
     pub fn on_machine(machine: Arc<MachineLink>, store: Arc<Store>) -> Self {
-        Self { servers: None, machine, store, arrivals: broadcast::Sender::new(ARRIVALS) }
+        Self { servers: None, machine, store, arrivals: broadcast::Sender::new(ARRIVALS), rights: AtomicU64::new(0) }
     }
 
     /// The fleet of this process alone, in memory.

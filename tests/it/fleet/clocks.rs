@@ -129,6 +129,21 @@ async fn copy_stored_after_losing_the_fetch_lock_does_not_replace_a_newer_one() 
 }
 
 #[tokio::test]
+async fn fetch_lock_is_released_by_its_holder_alone() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(copy("a:1", "look", 0, redis).await.0, FETCH);
+    assert_eq!(copy("a:1", "look", 0, redis).await.0, FETCH, "a repeated call");
+    assert_eq!(copy("a:2", "look", 0, redis).await.0, ANOTHER, "two fetches of one instance are told apart");
+    for other in ["a:2", "b:1"] {
+        copy(other, "give", 0, redis).await;
+        assert_eq!(copy("b:1", "look", 0, redis).await.0, ANOTHER);
+    }
+    copy("a:1", "give", 0, redis).await;
+    assert_eq!(copy("b:1", "look", 0, redis).await.0, FETCH);
+}
+
+#[tokio::test]
 async fn fetch_lock_lifetime_is_capped_after_a_clock_step() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;

@@ -2,6 +2,7 @@
 
 use super::faults::behind_relays;
 use super::{all, get, instances, says};
+use crate::support::binary::{open, politely_with};
 use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
 use redis::{AsyncCommands, Script};
@@ -34,6 +35,36 @@ async fn fleet_fetches_robots_txt_once() {
     let copy = get(&late[0], &origin.url("/robots.txt")).await;
     assert_eq!((copy.text().as_str(), copy.field("age").is_some()), (KEEP_OUT, true));
     assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+/// The first of the new instances has the right to renew the copy, but uses the copy as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_instances_use_an_outdated_copy_without_waiting_for_each_other() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT).field("Cache-Control", "max-age=1")).await;
+    let yaml = "robots: { min_ttl: 1s, timeout: 2s }\npace: { max_wait: 2s }";
+    let fleet = instances(&redis, 1, yaml).await;
+    assert_eq!(get(&fleet[0], &origin.url("/private")).await.status(), 403);
+    is_shared(&redis, &origin).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let new = instances(&redis, 3, yaml).await;
+    let responses = all(&new, &origin.url("/page")).await;
+    assert!(responses.iter().all(|response| response.status() == 200), "{responses:?}");
+}
+
+/// Its network may be worse than that of the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_fetch_of_a_command_is_not_shared() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| if before == 0 { Reply::status(503) } else { Reply::text(KEEP_OUT) }).await;
+    let fleet = format!("fleet={}", redis.url());
+    let url = origin.url("/private");
+    let run = ["run", "--set", &fleet, "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", &url];
+    let ended = politely_with(&run, &open()).await;
+    assert_eq!(ended.stdout, "503", "{}", ended.stderr);
+    let fleet = instances(&redis, 1, "").await;
+    assert_eq!(get(&fleet[0], &origin.url("/private")).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

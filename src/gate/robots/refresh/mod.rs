@@ -116,6 +116,7 @@ impl RobotsCache {
         // from one of them. An unreadable copy differs from every entry.
         let own = Some(content(&host.load())).filter(|_| !is_unknown(&host.load()));
         let before = [own, is_sent.then(|| old.as_deref().map(content).unwrap_or_default())];
+        let is_unread = is_sent && old.is_none();
         if let Some(old) = old.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep_if(host, old, is_newer);
@@ -127,8 +128,11 @@ impl RobotsCache {
         let fetched = right.meanwhile(alone).await?;
         let entry = fetched.clone().unwrap_or_else(|| host.load_full());
         let is_news = before.into_iter().flatten().any(|before| before != content(&entry));
+        // A command's failure may be due to its own network. A failure without the fleet's last good copy would replace that copy. The
+        // right is then given back without a copy.
+        let is_for_all = entry.trouble.is_none() || !(is_impatient || is_unread);
         // Published before it is written to disk, for which other instances need not wait.
-        let right = right.publish(entry, is_news);
+        let right = if is_for_all { right.publish(entry, is_news) } else { None };
         self.keep_fetched(host, fetched, was_behind).await;
         if let Some(right) = right {
             tokio::spawn(right.give_back(self.store.clone()));
