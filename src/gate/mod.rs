@@ -293,6 +293,7 @@ async fn listen(mut messages: Messages, fleet: Arc<Fleet>, to: (Arc<RobotsCache>
             }
             Message::Pace { key, news } => pacer.hear(&key, news),
             Message::Robots { authority } => robots.published(&authority),
+            Message::Free { authority } => fleet.arrived(&authority),
         }
     }
 }

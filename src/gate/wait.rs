@@ -1,12 +1,12 @@
 //! The two waits of a request: for the fetch of a robots.txt, and for a pacing slot. Both end when the proxy drains.
 
-use super::pacer::{HostQueue, Permit, RETRIES, Stand, Waiting};
+use super::pacer::{HostQueue, Permit, Stand, Waiting};
 use super::robots::Fetching;
+use super::waiting_requests::RETRIES;
 use super::{Account, Gate, Reported, rules};
 use crate::config::{Hosts, Mode};
 use crate::policy::pace::Terms;
 use crate::policy::{KeyBy, PaceKey, Refusal, Request};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout, timeout_at};
@@ -65,16 +65,16 @@ impl Gate {
         permit
     }
 
-    /// Takes another slot for a retry, unless nothing was sent in the first attempt and its slot is still valid. `address`: the retry's
-    /// address, if the pace is kept by address.
+    /// Takes another slot for a retry, unless nothing was sent in the first attempt and its slot is still valid. `request`: with the
+    /// retry's address, if the pace is kept by address.
     pub async fn turn_again(
         &self,
         mut permit: Box<Permit>,
         request: &Request<'_>,
-        address: Option<IpAddr>,
         account: &mut Account,
     ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
-        let (mut reported, authority) = (None, request.authority);
+        let Request { authority, address, .. } = *request;
+        let mut reported = None;
         loop {
             let before = permit.queue().clone();
             let page = before.page();
@@ -118,7 +118,7 @@ impl Gate {
             match stand {
                 Stand::Go(permit) => return Ok((permit, held)),
                 Stand::Wait(waiting) => {
-                    if let Some(permit) = self.turn(request, waiting).await? {
+                    if let Some(permit) = self.turn(&Request { client: RETRIES, ..*request }, waiting).await? {
                         return Ok((permit, None));
                     }
                 }

@@ -62,7 +62,9 @@ pub(super) trait PacedQueue: Send + Sync {
 impl WaitingState {
     /// The figures, with the requests that are held now.
     fn figures(&self) -> HeldFigures {
-        let held = self.held().filter_map(HeldEntry::turn_held).count();
+        let is_first = |waiter: &&Waiter| waiter.client != RETRIES;
+        let listed = self.now.values().filter(is_first).filter_map(|waiter| waiter.listed.as_ref());
+        let held = listed.filter_map(HeldEntry::turn_held).count();
         HeldFigures {
             requests: self.before.requests + held as u64,
             time: self.before.time + self.time(),
@@ -191,7 +193,8 @@ impl WaitingRequests {
         let before = &mut state.before;
         if let Some(held) = one.turn_held() {
             self.times[0].observe(held);
-            before.requests += 1;
+            // A retry is a request that was counted before.
+            before.requests += u64::from(client != RETRIES);
             if !has_ended {
                 before.given_up += 1;
                 before.longest_given_up = before.longest_given_up.max(held);
@@ -261,6 +264,8 @@ impl Drop for WaitPlace {
     }
 }
 
+/// The client id under which all retries wait, so that together they get one client's share of slots and places.
+pub(super) const RETRIES: ClientId = ClientId(u64::MAX);
 /// Retry-After of a request without a place, as it is unknown when there will be room.
 const COME_BACK: Duration = Duration::from_secs(1);
 /// Bounds of the histograms, in milliseconds, up to the ten minutes that `run` waits.

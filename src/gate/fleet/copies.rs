@@ -15,12 +15,24 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
+/// Which copies a claim accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) enum Acceptable {
+    /// An outdated copy is better than waiting for another instance.
+    Outdated,
+    Fresh,
+    /// Only copies made from now on.
+    Anew,
+}
+
 /// The result of a claim for a copy.
 pub(in crate::gate) enum Claim {
     /// A usable copy.
     Copy(Parcel),
     /// There is a usable copy in the store.
     Stored,
+    /// An outdated copy, which another instance renews.
+    Outdated(Parcel),
     /// This instance has to fetch the file, or to revalidate the copy, if there is one.
     Fetch(Right, Option<Parcel>),
 }
@@ -63,24 +75,20 @@ enum Holder {
     Nobody,
 }
 
-/// The answer of `copy.lua`:
-/// - the state: 0 there is a copy, 1 fetch the file, 2 another instance fetches it, 3 done, 4 there is a newer copy;
-/// - the copy's age, or how long to wait for the other instance, in milliseconds;
-/// - the server's time in milliseconds;
-/// - the copy.
-type CopyAnswer = (u8, u64, u64, Vec<u8>);
+/// The answer of `copy.lua`: the state; in milliseconds the copy's age, how long to wait, and the server's time; and the copy.
+type CopyAnswer = (u8, u64, u64, u64, Vec<u8>);
 
 impl Fleet {
-    /// Returns a fresh copy, or the right to fetch one. Waits while another instance has that right. `anew`: accepts only copies made from
-    /// now on. `patience`: how long to wait for another process of this machine.
+    /// Returns a copy, or the right to fetch one. Waits while another instance has that right. `patience`: how long to wait for another
+    /// instance, or another process of this machine.
     pub async fn claim(
         self: &Arc<Self>,
         name: SiteFileName<'_>,
-        anew: bool,
+        accepted: Acceptable,
         patience: Duration,
     ) -> Result<Claim, ServerLost> {
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
-        let name = name.to_string();
+        let (name, anew) = (name.to_string(), accepted == Acceptable::Anew);
         loop {
             let right = |holder| {
                 let (fleet, name, granted) = (self.clone(), name.clone(), (0, SystemTime::now()));
@@ -89,22 +97,25 @@ impl Fleet {
             // How long to wait before the server or the store is asked again.
             let busy = match self.copies() {
                 Some(link) => {
-                    let (wanted, age) = (if anew { "anew" } else { "look" }, millis(began.elapsed()));
-                    let longest = link.longest_copy();
+                    let (wanted, longest) = (if anew { "anew" } else { "look" }, link.longest_copy());
                     let mut right = right(Holder::Server);
-                    let asked = link
-                        .copy((&name, right.number), |call| call.arg(wanted).arg(longest).arg(age).arg(millis(HELD)))
-                        .await;
-                    let (state, time, now, bytes) = asked?;
-                    let copy = Parcel::new(bytes, time);
+                    let key = (&*name, right.number);
+                    let since = millis(began.elapsed());
+                    let asked = link.copy(key, |call| call.arg(wanted).arg(longest).arg(since).arg(millis(HELD)));
+                    let (state, age, wait, now, bytes) = asked.await?;
+                    let copy = Parcel::new(bytes, age);
+                    right.granted = (now, SystemTime::now());
                     if state == GRANTED {
-                        right.granted = (now, SystemTime::now());
                         return Ok(Claim::Fetch(right, copy));
                     }
                     right.holder = Holder::Nobody;
+                    let left = patience.saturating_sub(began.elapsed());
                     match copy {
                         Some(copy) if state == HERE => return Ok(Claim::Copy(copy)),
-                        _ => Duration::from_millis(time) + AFTER,
+                        Some(copy) if accepted == Acceptable::Outdated => return Ok(Claim::Outdated(copy)),
+                        // The instance that holds the right may never end its fetch, or keep the result to itself.
+                        old if left.is_zero() => return Ok(Claim::Fetch(right, old)),
+                        _ => left.min(Duration::from_millis(wait) + AFTER),
                     }
                 }
                 None => {
@@ -142,7 +153,7 @@ impl Fleet {
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
         let (link, name) = (self.copies()?, name.to_string());
         let taken = link.copy((&name, 0), |call| call.arg("take").arg(link.longest_copy()).arg(0)).await;
-        let (_, age, _, bytes) = taken.ok()?;
+        let (_, age, .., bytes) = taken.ok()?;
         Parcel::new(bytes, age)
     }
 }
@@ -226,7 +237,8 @@ impl Right {
                         link.copy_came(&self.name);
                     }
                     self.holder = Holder::Nobody;
-                    return;
+                    // A request of this instance may wait for the end of this right.
+                    return self.fleet.arrived(&self.name);
                 }
                 Err(ServerLost) => _ = tokio::join!(sleep(AGAIN), link.is_there()),
             }
@@ -248,6 +260,7 @@ impl Drop for Right {
                         // If this fails, the right expires.
                         let _ = link.copy((&name, number), |call| call.arg("give")).await;
                     }
+                    fleet.arrived(&name);
                 });
             }
         }

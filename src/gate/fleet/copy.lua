@@ -10,25 +10,25 @@
 --          put   stores the copy ARGV[4], made at the server's time ARGV[6] (as the command may arrive late), fresh for ARGV[3]
 --                milliseconds, deleted after ARGV[5]. ARGV[7] is when the right was granted: if this instance has lost the right, a
 --                copy made since then is newer, and stays. ARGV[8] is 1 if instances may have a copy with another content
--- Answers  0 copy, 1 fetch it, 2 another instance fetches, 3 done, 4 there is a newer copy · milliseconds: the copy's age, or how long
---          to wait for the other instance · the server's time, in milliseconds · the copy, or ""
+-- Answers  0 copy, 1 fetch it, 2 another instance fetches, 3 done, 4 there is a newer copy · milliseconds: the copy's age · how long to
+--          wait for the other instance · the server's time · the copy, with 1 and 2 an outdated one, or ""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local me, wanted = ARGV[1], ARGV[2]
 local holder, awaited = string.match(redis.call('GET', KEYS[2]) or '', '^([^+]*)(+?)')
 local mine = holder == me
 
--- Has the holder's copy announced. Shortens the right if the clock was set back. Returns how long the right lasts, in milliseconds.
+-- Asks that the holder's copy be announced. Shortens the right if the clock was set back. Returns how long the right lasts, in milliseconds.
 local function await_copy(longest)
     local left = math.max(math.min(redis.call('PTTL', KEYS[2]), tonumber(longest)), 1)
     redis.call('SET', KEYS[2], holder .. '+', 'PX', left)
     return left
 end
 
--- Lets other instances look for a copy.
-local function announce()
+-- Tells all instances: "robots", there is another copy; "free", the right was given back without one.
+local function announce(what)
     local sender = string.match(me, '^[^:]*')
-    redis.call('PUBLISH', 'politely:all', 'robots ' .. sender .. ' ' .. string.match(KEYS[1], '{(.*)}'))
+    redis.call('PUBLISH', 'politely:all', what .. ' ' .. sender .. ' ' .. string.match(KEYS[1], '{(.*)}'))
 end
 
 if wanted == 'keep' or wanted == 'give' then
@@ -37,10 +37,10 @@ if wanted == 'keep' or wanted == 'give' then
     elseif mine then
         redis.call('DEL', KEYS[2])
         if awaited == '+' then
-            announce()
+            announce('free')
         end
     end
-    return { 3, 0, now, '' }
+    return { 3, 0, 0, now, '' }
 end
 -- A value that another program has written counts as no copy.
 local at, fresh_until, copy = 0, 0, ''
@@ -55,7 +55,7 @@ if wanted == 'put' then
         redis.call('SET', KEYS[1], cmsgpack.pack(at, at + ARGV[3], ARGV[4]), 'PX', ARGV[5])
         -- Without the right, another instance may have begun to fetch the file, or have an older copy.
         if ARGV[8] == '1' or awaited == '+' or not mine then
-            announce()
+            announce('robots')
         end
     end
     if mine then
@@ -64,7 +64,7 @@ if wanted == 'put' then
         -- That instance asked the site later than this one.
         await_copy(math.huge)
     end
-    return { is_latest and 3 or 4, 0, now, '' }
+    return { is_latest and 3 or 4, 0, 0, now, '' }
 end
 
 if at > now + 1000 or #copy > tonumber(ARGV[3]) then
@@ -75,13 +75,13 @@ end
 at = math.min(at, now)
 local will_do = wanted == 'take' or at > now - ARGV[4] or wanted == 'look' and fresh_until > now
 if copy ~= '' and will_do then
-    return { 0, now - at, now, copy }
+    return { 0, now - at, 0, now, copy }
 end
 if wanted == 'take' then
-    return { 3, 0, now, '' }
+    return { 3, 0, 0, now, '' }
 end
 -- A repeated call may find its own right.
 if mine and redis.call('PEXPIRE', KEYS[2], ARGV[5]) or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[5]) then
-    return { 1, now - at, now, copy }
+    return { 1, now - at, 0, now, copy }
 end
-return { 2, await_copy(ARGV[5]), now, '' }
+return { 2, now - at, await_copy(ARGV[5]), now, copy }

@@ -13,6 +13,8 @@ pub(in crate::gate) enum Message {
     Pace { key: Box<str>, news: Option<WaitNews> },
     /// The server has a newer copy of an authority's robots.txt, or of another of its files. "": may have a newer copy of any.
     Robots { authority: Box<str> },
+    /// An instance has given back the right to fetch such a file, without a copy.
+    Free { authority: Box<str> },
 }
 
 /// News of a key's starts, for instances that hold a reservation. Times are in microseconds.
@@ -69,6 +71,7 @@ impl Message {
             }
             "pace" => Some(Self::Pace { key: name.into(), news: None }),
             "robots" => Some(Self::Robots { authority: name.into() }),
+            "free" => Some(Self::Free { authority: name.into() }),
             _ => None,
         }
     }

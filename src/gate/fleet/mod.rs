@@ -30,7 +30,7 @@ mod server;
 
 pub(super) use budget::Spend;
 pub(super) use clock::ServerClock;
-pub(super) use copies::{Claim, FETCH_LASTS, LATE, Parcel};
+pub(super) use copies::{Acceptable, Claim, FETCH_LASTS, LATE, Parcel};
 pub use figures::FleetFigures;
 pub(super) use machine::{Machine, MachineLink, MachineStart, MachineTurn, MachineView};
 pub(super) use message::{Message, Messages, WaitNews};

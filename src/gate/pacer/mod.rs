@@ -11,7 +11,6 @@ mod permit;
 pub(super) use host_queue::{HostQueue, Stand, Waiting};
 pub use pace_figures::PaceFigures;
 pub use permit::Permit;
-pub(super) use permit::RETRIES;
 
 use super::fleet::{Fleet, WaitNews};
 use super::waiting_requests::{PacedQueue, WaitingRequests};

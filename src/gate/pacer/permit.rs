@@ -1,7 +1,8 @@
 //! The right to one request in flight, and a place in the queue for it.
 
 use super::host_queue::{HostQueue, Stand};
-use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
+use crate::gate::waiting_requests::RETRIES;
+use crate::policy::pace::{ARRIVAL, PaceOutcome, Refused, Slot, Terms, Ticket};
 use crate::policy::{Authority, KeyBy, Refusal};
 use parking_lot::Mutex;
 use std::net::IpAddr;
@@ -246,8 +247,6 @@ impl Drop for QueuePlace {
     }
 }
 
-/// The client id under which all retries wait, so that together they get one client's share of slots.
-pub(in crate::gate) const RETRIES: ClientId = ClientId(u64::MAX);
 const DRAINING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -257,6 +256,7 @@ mod tests {
     use crate::gate::pacer::{Pacer, Stand};
     use crate::gate::waiting_requests::PacedQueue;
     use crate::policy::PaceKey;
+    use crate::policy::pace::ClientId;
 
     fn host() -> Arc<HostQueue> {
         let key = PaceKey::from_text("a.example").expect("a key");

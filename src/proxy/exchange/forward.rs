@@ -2,12 +2,12 @@
 
 use super::attempt::AttemptResult;
 use super::carry::Client;
-use super::per_user::asked;
 use super::request::Request;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::Permit;
 use crate::http1::{FieldKind, Framing};
+use crate::policy;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
 use crate::upstream::{DialFault, HttpLink, OriginConnection, Route, Versions, Want};
@@ -126,9 +126,9 @@ impl Exchange<'_> {
         first: Option<SocketAddr>,
     ) -> Result<(), Outcome> {
         let Some(permit) = self.permit.take() else { return Ok(()) };
-        let address = route.paced_at(first);
-        let request = self.limited(asked(self.request, self.peer), address, true);
-        let turn = self.proxy.gate.turn_again(permit, &request, address, &mut self.trip.gate);
+        let request = policy::Request::new(&self.request.authority, &self.request.target);
+        let request = self.limited(request, route.paced_at(first), true);
+        let turn = self.proxy.gate.turn_again(permit, &request, &mut self.trip.gate);
         let turn = client.wait(timer, Box::pin(turn).as_mut()).await.ok_or(Outcome::ClientGone)?;
         let (permit, reported) = turn.map_err(Outcome::Refused)?;
         self.permit = Some(permit);

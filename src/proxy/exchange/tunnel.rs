@@ -40,7 +40,8 @@ impl Exchange<'_> {
         reported.into_iter().for_each(|reported| self.report(reported));
         let mut first = None;
         for _ in 0..MAX_TRIES {
-            let turn = proxy.gate.turn_again(permit, &request, route.paced_at(first), &mut self.trip.gate).await;
+            let request = policy::Request { address: route.paced_at(first), ..request };
+            let turn = proxy.gate.turn_again(permit, &request, &mut self.trip.gate).await;
             let reported;
             (permit, reported) = turn.map_err(Outcome::Refused)?;
             reported.into_iter().for_each(|reported| self.report(reported));

@@ -52,13 +52,13 @@ async fn clock_set_ahead_by_a_day_keeps_the_pace_without_delay() {
     assert_apart(&origin.log.starts("/page").split_off(before), Duration::from_millis(300));
 }
 
-/// State, milliseconds, copy.
+/// State, milliseconds (the copy's age, or how long to wait), copy.
 async fn copy(me: &str, wanted: &str, age: i64, redis: &mut MultiplexedConnection) -> (i64, i64, Vec<u8>) {
     let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
     let mut call = script.key(COPY);
     let call = call.key(FETCHING).arg(me).arg(wanted).arg(LONGEST).arg(age).arg(HELD);
-    let (state, time, _, copy): (i64, i64, i64, Vec<u8>) = call.invoke_async(redis).await.expect("it runs");
-    (state, time, copy)
+    let (state, age, wait, _, copy): (i64, i64, i64, i64, Vec<u8>) = call.invoke_async(redis).await.expect("it runs");
+    (state, if state == ANOTHER { wait } else { age }, copy)
 }
 
 /// One as of the server's time `at`, fresh for a day, with a right that was given at `granted`. Returns the answer's state.
@@ -66,7 +66,7 @@ async fn put(text: &str, at: i64, granted: i64, redis: &mut MultiplexedConnectio
     let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
     let mut put = script.key(COPY);
     let put = put.key(FETCHING).arg("a").arg("put").arg(DAY).arg(text).arg(30 * DAY).arg(at).arg(granted).arg(0);
-    let (state, ..): (i64, i64, i64, Vec<u8>) = put.invoke_async(redis).await.expect("it runs");
+    let (state, ..): (i64, i64, i64, i64, Vec<u8>) = put.invoke_async(redis).await.expect("it runs");
     state
 }
 

@@ -37,7 +37,8 @@ async fn fleet_fetches_robots_txt_once() {
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
-/// The first of the new instances has the right to renew the copy, but uses the copy as it is.
+/// The first of the new instances has the right to renew the copy, but uses the copy as it is. Nor is an instance waited for that renews
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_instances_use_an_outdated_copy_without_waiting_for_each_other() {
     let Some(redis) = Redis::start().await else { return };
@@ -50,6 +51,11 @@ async fn new_instances_use_an_outdated_copy_without_waiting_for_each_other() {
     let new = instances(&redis, 3, yaml).await;
     let responses = all(&new, &origin.url("/page")).await;
     assert!(responses.iter().all(|response| response.status() == 200), "{responses:?}");
+    let (connection, right) = (&mut redis.connection().await, key(&origin).replace(":copy", ":fetch"));
+    let () = connection.set_ex(right, "another:1", 60).await.expect("it may");
+    let last = instances(&redis, 1, yaml).await;
+    assert_eq!(get(&last[0], &origin.url("/private")).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
 /// Its network may be worse than that of the others.

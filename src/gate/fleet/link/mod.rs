@@ -20,7 +20,6 @@ use futures_util::future::OptionFuture;
 use live::Live;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind};
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -61,18 +60,18 @@ impl ServerLink {
     /// Returns the answer within [`PATIENCE`], over another connection if the first breaks, unless the server is lost. If the answer is
     /// late, the server counts as lost only if it has answered nothing else meanwhile.
     pub async fn call<'a, T: FromRedisValue>(&self, call: impl Into<ServerCall<'a>>) -> Result<T, ServerLost> {
-        let (call, heard) = (call.into(), self.calls.load(Ordering::Relaxed));
-        let mut asked = pin!(self.ask(call));
-        let answer = tokio::select! {
-            answer = timeout(PATIENCE - UNREAD, &mut asked) => answer,
-            () = self.is_such(|live| live.connection.is_none()) => return Err(ServerLost),
+        let call = call.into();
+        let heard = self.calls.load(Ordering::Relaxed);
+        let late = |_| {
+            if self.calls.load(Ordering::Relaxed) == heard {
+                self.part(&no_answer());
+            }
+            Err(ServerLost)
         };
-        // If this process had to wait for the CPU, the answer may be there, but not read yet.
-        let answer = if answer.is_ok() { answer } else { timeout(UNREAD, asked).await };
-        if answer.is_err() && self.calls.load(Ordering::Relaxed) == heard {
-            self.part(&no_answer());
+        tokio::select! {
+            answer = timeout(PATIENCE, self.ask(call)) => answer.unwrap_or_else(late),
+            () = self.is_such(|live| live.connection.is_none()) => Err(ServerLost),
         }
-        answer.unwrap_or(Err(ServerLost))
     }
 
     async fn ask<T: FromRedisValue>(&self, call: ServerCall<'_>) -> Result<T, ServerLost> {
@@ -285,8 +284,6 @@ fn no_answer() -> String {
 
 /// Time for one answer, including reconnecting, until the server counts as lost.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The last part of [`PATIENCE`]: enough to read an answer that has arrived.
-const UNREAD: Duration = Duration::from_millis(100);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use super::site_time::SiteTime;
 use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::fair_places::Taker;
-use crate::gate::fleet::{Claim, FETCH_LASTS, LATE, ServerLost};
+use crate::gate::fleet::{Acceptable, Claim, FETCH_LASTS, LATE, ServerLost};
 use crate::policy::{Entry, Refusal, SiteFile};
 use futures_util::FutureExt;
 use std::any::Any;
@@ -44,26 +44,40 @@ impl RobotsCache {
         }
         // Waits before it claims the fetch, as another process may have a faster disk.
         let was_behind = !will_do && self.wait_for_store(taker).await;
-        let mut anew = is_fresh || order.reason == FetchReason::Anew;
+        let mut accepted = match is_fresh || order.reason == FetchReason::Anew {
+            true => Acceptable::Anew,
+            false if was_unknown => Acceptable::Outdated,
+            false => Acceptable::Fresh,
+        };
         // Commands store no failures, so each would wait while the commands before it fetch in vain.
         let patience = if is_impatient { LATE } else { FETCH_LASTS };
         let mut place = None;
         let claimed = loop {
-            let claim = Box::pin(self.fleet.claim(name, anew, patience)).await;
+            let claim = Box::pin(self.fleet.claim(name, accepted, patience)).await;
             let is_stored = matches!(claim, Ok(Claim::Stored));
             let copy = match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
                 Err(ServerLost) => break None,
+                Ok(Claim::Outdated(copy)) => {
+                    accepted = Acceptable::Fresh;
+                    let copy = self.unpack_now(host.file, Some(copy), taker).await;
+                    if let Some(copy) = copy.filter(|copy| copy.usable(SystemTime::now()).is_some()) {
+                        self.keep_if(host, copy, is_newer);
+                        return Ok(());
+                    }
+                    continue;
+                }
                 Ok(Claim::Copy(copy)) => match self.whole(host.file, copy).await {
                     Some(whole) => self.unpack(host.file, whole, place.take(), taker).await,
-                    None if anew => break None,
+                    None if accepted == Acceptable::Anew => break None,
                     None => {
-                        anew = true;
+                        accepted = Acceptable::Anew;
                         continue;
                     }
                 },
                 Ok(Claim::Stored) => Ok(self.kept(&host.authority, host.file, taker).await),
             };
+            let anew = accepted == Acceptable::Anew;
             match copy {
                 Ok(Some(entry)) if !is_older(&entry, &host.load()) && (anew || !is_due(&entry, SystemTime::now())) => {
                     if is_stored {
@@ -74,7 +88,7 @@ impl RobotsCache {
                     return Ok(());
                 }
                 // The copy is from a lagging server, or outdated only for this instance, or gone from the store.
-                Ok(copy) if !anew && (is_stored || copy.is_some()) => anew = true,
+                Ok(copy) if !anew && (is_stored || copy.is_some()) => accepted = Acceptable::Anew,
                 // The copy is of another version of this program, or too long.
                 Ok(_) => break None,
                 // The copy is dropped while this waits for a place, and then requested again.
@@ -116,7 +130,6 @@ impl RobotsCache {
         // from one of them. An unreadable copy differs from every entry.
         let own = Some(content(&host.load())).filter(|_| !is_unknown(&host.load()));
         let before = [own, is_sent.then(|| old.as_deref().map(content).unwrap_or_default())];
-        let is_unread = is_sent && old.is_none();
         if let Some(old) = old.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep_if(host, old, is_newer);
@@ -128,9 +141,8 @@ impl RobotsCache {
         let fetched = right.meanwhile(alone).await?;
         let entry = fetched.clone().unwrap_or_else(|| host.load_full());
         let is_news = before.into_iter().flatten().any(|before| before != content(&entry));
-        // A command's failure may be due to its own network. A failure without the fleet's last good copy would replace that copy. The
-        // right is then given back without a copy.
-        let is_for_all = entry.trouble.is_none() || !(is_impatient || is_unread);
+        // A command's failure may be due to its own network, so the right is given back without a copy.
+        let is_for_all = entry.trouble.is_none() || !is_impatient;
         // Published before it is written to disk, for which other instances need not wait.
         let right = if is_for_all { right.publish(entry, is_news) } else { None };
         self.keep_fetched(host, fetched, was_behind).await;
