@@ -339,9 +339,15 @@ async fn summary_reports_clients_that_left_the_queue_with_a_hint() {
     for rest in [format!("{impatient}; sleep 1"), format!("exec {impatient}")] {
         let script = first.clone() + &rest;
         let (text, json) = tokio::join!(run(&[], &script), run(&["--report", "json"], &script));
-        let said = "\n  1 request given up by the client, after 2 s in the queue\n  hint: give the client a longer timeout; \
-                    or pass `--max-wait 1s`";
-        assert!(text.stderr.contains(said) && !text.stderr.contains("draining"), "{rest}: {}", text.stderr);
+        // The two seconds are curl's, not those in the queue.
+        let told = [(1, 1), (2, 1), (3, 1), (3, 2)].map(|(after, most)| {
+            format!(
+                "\n  1 request given up by the client, after {after} s in the queue\n  hint: give the client a longer \
+                 timeout; or pass `--max-wait {most}s`"
+            )
+        });
+        let is_told = told.iter().any(|told| text.stderr.contains(told));
+        assert!(is_told && !text.stderr.contains("draining"), "{rest}: {}", text.stderr);
         let told: Value = serde_json::from_str(json.stderr.trim()).expect("JSON");
         assert_eq!((&told["held"]["given_up"], &told["requests"]["client_gone"]), (&1.into(), &1.into()), "{told}");
     }
@@ -349,13 +355,13 @@ async fn summary_reports_clients_that_left_the_queue_with_a_hint() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_waits_are_reported_as_elapsed_time() {
-    let origin = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 4\n").await;
     let others = ["/2", "/3"].map(|path| format!("({}) &", fetch(&[origin.url(path)])));
     let ended = run(&["--report", "json"], &format!("{} {} wait", fetch(&[origin.url("/1")]), others.join(" "))).await;
     let told: Value = serde_json::from_str(ended.stderr.trim()).expect("JSON");
     let [held, took] = [&told["held"]["seconds"], &told["seconds"]].map(|time| time.as_f64().expect("a number"));
-    // Each alone: 2 and 4 s; or 2, 2 and 4, where the first had to wait as well.
-    assert!(told["held"]["requests"].as_u64() >= Some(2) && held > 3.0 && held < took, "{told}");
+    // Each alone: 4 and 8 s; or 4, 4 and 8, where the first had to wait as well. Less, as they may have begun late.
+    assert!(told["held"]["requests"].as_u64() >= Some(2) && held > 5.0 && held < took, "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

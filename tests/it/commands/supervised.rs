@@ -163,8 +163,8 @@ async fn process_ignoring_sigterm_is_killed_or_at_once_on_a_second_signal() {
     assert!(!is_there(pids[0]), "{said}");
 }
 
-/// Ends only by SIGKILL, and says its number once the command that has started it is over.
-const STUBBORN: &str = "sh -c 'trap \"\" TERM INT HUP; until [ $(cut -d\" \" -f4 /proc/$$/stat) != $0 ]; do sleep 0.05; done; \
+/// Ends only by SIGKILL, and says its number once the supervisor knows that the command which has started it is over.
+const STUBBORN: &str = "sh -c 'trap \"\" TERM INT HUP; while [ -e /proc/$0 ]; do sleep 0.05; done; \
                         echo $$ >> pids; while :; do sleep 1; done' $$ & exit 3";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -234,7 +234,7 @@ async fn processes_hidden_by_hidepid_are_waited_for() {
     drop(home);
     let run = start("time.sleep(30)");
     run.pids(1).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     run.signal(libc::SIGTERM);
     let (ended, said) = run.ended().await;
     assert_eq!(ended, Some(3), "{said}");
@@ -249,8 +249,9 @@ fn is_orphan(pid: u32) -> bool {
     of_parent.trim() == "politely"
 }
 
+/// Waits for a SIGINT, and then for another for a second and a half.
 const COUNTING: &str = "n=0; trap 'n=$((n+1))' INT; echo $$ >> pids; i=0; \
-                        while [ $i -lt 30 ]; do sleep 0.1; i=$((i+1)); done; exit $((40+n))";
+                        while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1+39*(n>0))); done; exit $((40+n))";
 
 /// Scrapy takes a second SIGINT for impatience.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -308,7 +309,7 @@ async fn command_receives_a_group_signal_once() {
     let counting = "import os, signal, sys, time\nn = 0\ndef count(*_):\n    global n\n    n += 1\n\
                     signal.signal(signal.SIGINT, count)\nif sys.argv[1:]: os.setpgid(0, 0)\n\
                     print(os.getpid(), file=open('pids', 'a'), flush=True)\n\
-                    until = time.time() + 3\nwhile time.time() < until: time.sleep(0.1)\nsys.exit(40 + n)";
+                    left = 600\nwhile left > 0:\n    time.sleep(0.1)\n    left -= 40 if n else 1\nsys.exit(40 + n)";
     let run = [env!("CARGO_BIN_EXE_politely"), "run", "-q"];
     for before in [&[][..], &["timeout", "300"], &run] {
         for own_group in [false, true] {

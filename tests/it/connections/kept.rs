@@ -105,7 +105,7 @@ async fn idle_http2_connections_count_towards_the_limit() {
 
 #[tokio::test]
 async fn idle_connection_is_closed_after_idle_timeout() {
-    let upstream = upstream("limits: { idle_timeout: 1s }");
+    let upstream = upstream("limits: { idle_timeout: 3s }");
     for (origin, alpn) in [(Origin::site("").await, 1), (Origin::tls_site(Alpn::Both, "").await, 2)] {
         let route = route(&upstream, &origin.url("")).await;
         page(&route, "/").await;

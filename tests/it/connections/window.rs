@@ -60,8 +60,13 @@ async fn fast_lone_reader_gets_a_large_window_on_an_unshared_connection() {
     eventually("a large window still", || ahead(read) > 2 << 20).await;
     // With its end the window is small, and the connection everybody's.
     drop(got);
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let before = sent.load(Ordering::Relaxed);
+    let mut before = 0;
+    within("the end of what is sent", async {
+        while std::mem::replace(&mut before, sent.load(Ordering::Relaxed)) != before {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    })
+    .await;
     let mut stalled = Vec::new();
     for _ in 0..2 {
         stalled.push(fetch(&route, Want::default(), &asking("/endless")).await.unwrap());

@@ -154,8 +154,8 @@ async fn scheme_http_is_refused_inside_intercepted_h2() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_tls_handshakes_end_the_connection() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
-    let proxy = Proxy::start("limits: { header_timeout: 500ms, idle_timeout: 1s }").await;
-    let mut siege = Siege::default();
+    let proxy = Proxy::start("limits: { header_timeout: 4s, idle_timeout: 4s }").await;
+    let (mut siege, mut clients) = (Siege::default(), Vec::new());
     for (name, bytes) in [
         ("one byte", &b"\x16"[..]),
         ("a header alone", b"\x16\x03\x01\x02\x00"),
@@ -174,6 +174,9 @@ async fn malformed_tls_handshakes_end_the_connection() {
     ] {
         let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
         client.try_send(bytes).await.ok();
+        clients.push((name, client));
+    }
+    for (name, mut client) in clients {
         let rest = super::siege::rest(&mut client).await;
         let answered = rest.starts_with(b"HTTP/1.1 2");
         siege.tried(name, answered.then(|| String::from_utf8_lossy(&rest).into_owned()));

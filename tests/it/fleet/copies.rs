@@ -90,20 +90,18 @@ async fn fleet_shares_a_failed_fetch() {
 async fn fleet_revalidates_a_copy_once() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, conditional| match conditional {
-        true => Reply::status(304),
-        false => Reply::text(KEEP_OUT).field("ETag", "\"v1\"").field("Cache-Control", "max-age=2"),
+        true => Reply::status(304).field("Cache-Control", "max-age=600"),
+        false => Reply::text(KEEP_OUT).field("ETag", "\"v1\"").field("Cache-Control", "max-age=5"),
     })
     .await;
-    let fleet = instances(&redis, 3, "robots: { min_ttl: 2s }").await;
-    let first = Instant::now();
+    let fleet = instances(&redis, 3, "robots: { min_ttl: 5s }").await;
     all(&fleet, &origin.url("/private")).await;
     assert_eq!(origin.log.count("/robots.txt"), 1);
-    tokio::time::sleep(Duration::from_millis(2100)).await;
+    tokio::time::sleep(Duration::from_millis(5100)).await;
     // All find it stale, use it, and have it renewed behind their backs by one of them.
     let responses = all(&fleet, &origin.url("/private")).await;
     assert!(responses.iter().all(|response| response.status() == 403));
     eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
-    assert!(first.elapsed() < Duration::from_secs(4), "the machine is too slow for this test");
     assert_eq!(origin.log.of("/robots.txt")[1].field("if-none-match"), Some("\"v1\""));
 }
 
@@ -112,12 +110,12 @@ async fn shared_copy_obeys_the_max_ttl_of_the_reading_instance() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
     let (long, short) =
-        (instances(&redis, 1, "").await, instances(&redis, 1, "robots: { min_ttl: 0s, max_ttl: 1s }").await);
+        (instances(&redis, 1, "").await, instances(&redis, 1, "robots: { min_ttl: 0s, max_ttl: 5s }").await);
     for instance in [&long[0], &short[0]] {
         assert_eq!(get(instance, &origin.url("/private")).await.status(), 403);
     }
     assert_eq!(origin.log.count("/robots.txt"), 1);
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    tokio::time::sleep(Duration::from_millis(5100)).await;
     assert_eq!(get(&long[0], &origin.url("/private")).await.status(), 403);
     assert_eq!(origin.log.count("/robots.txt"), 1);
     assert_eq!(get(&short[0], &origin.url("/private")).await.status(), 403);

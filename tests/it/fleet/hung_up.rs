@@ -32,13 +32,13 @@ async fn budget_of_a_client_that_hung_up_is_refunded() {
         panic!("{} are counted, not {wanted}", spent().await);
     };
     is(1).await;
-    relay.delay(Duration::ZERO, Duration::from_millis(1500));
+    relay.delay(Duration::ZERO, Duration::from_millis(1000));
     let mut client = TcpStream::connect(instance.address()).await.expect("it listens");
     let head = format!("GET {page} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     client.write_all(head.as_bytes()).await.expect("it reads");
     is(2).await;
     drop(client);
-    sleep(Duration::from_millis(1600)).await;
+    sleep(Duration::from_millis(1100)).await;
     relay.delay(Duration::ZERO, Duration::ZERO);
     is(1).await;
     assert_eq!(origin.log.count("/page"), 1);

@@ -3,14 +3,13 @@
 use crate::support::redis::Redis;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Script};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::time::sleep;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const KEY: &str = "politely:instances";
 const DAY: i64 = 24 * 3_600_000;
-/// Milliseconds until one is missing, and until it is forgotten.
-const MISSING: u64 = 300;
-const FORGOTTEN: u64 = 900;
+/// Milliseconds until one is missing, and until it is forgotten. Longer than any test takes.
+const MISSING: i64 = 600_000;
+const FORGOTTEN: i64 = 1_800_000;
 
 /// Connected, all, rank, known before; and others that tell, and the server's time.
 type Told = ((u32, u32, u32, bool), u32, u64);
@@ -27,13 +26,11 @@ async fn beat(me: &str, redis: &mut MultiplexedConnection) -> (u32, u32, u32, bo
     tell(me, "", redis).await.0
 }
 
-/// Beats, each within the time after which it would be missing.
-async fn beats(me: &str, time: u64, redis: &mut MultiplexedConnection) -> (u32, u32, u32, bool) {
-    for _ in 0..time / 50 {
-        sleep(Duration::from_millis(50)).await;
-        beat(me, redis).await;
+/// As if these had been silent for more than so many milliseconds longer.
+async fn are_silent(names: &[&str], time: i64, redis: &mut MultiplexedConnection) {
+    for name in names {
+        let () = redis.zincr(KEY, name, -time - 1).await.expect("a set");
     }
-    beat(me, redis).await
 }
 
 #[tokio::test]
@@ -42,9 +39,12 @@ async fn silent_instance_is_missing_and_later_forgotten() {
     let redis = &mut redis.connection().await;
     assert_eq!((beat("b", redis).await, beat("a", redis).await), ((1, 1, 0, false), (2, 2, 0, false)));
     assert_eq!((beat("c", redis).await, beat("b", redis).await), ((3, 3, 2, false), (3, 3, 1, true)));
-    assert_eq!(beats("b", MISSING + 100, redis).await, (1, 3, 1, true));
+    are_silent(&["a", "c"], MISSING, redis).await;
+    assert_eq!(beat("b", redis).await, (1, 3, 1, true));
     assert_eq!(beat("a", redis).await, (2, 3, 0, true), "it has its place again");
-    assert_eq!(beats("b", FORGOTTEN + 100, redis).await, (1, 1, 0, true));
+    are_silent(&["a"], FORGOTTEN, redis).await;
+    are_silent(&["c"], FORGOTTEN - MISSING, redis).await;
+    assert_eq!(beat("b", redis).await, (1, 1, 0, true));
 }
 
 #[tokio::test]
@@ -64,7 +64,9 @@ async fn heartbeat_from_before_the_clock_was_set_back_expires() {
     assert_eq!((beat("a", redis).await, beat("b", redis).await), ((1, 1, 0, false), (2, 2, 1, false)));
     let () = redis.zincr(KEY, "a", DAY).await.expect("a set");
     assert_eq!(beat("b", redis).await, (2, 2, 1, true));
-    assert_eq!(beats("b", MISSING + 100, redis).await, (1, 2, 1, true));
+    // That has brought its heartbeat back to the present.
+    are_silent(&["a"], MISSING, redis).await;
+    assert_eq!(beat("b", redis).await, (1, 2, 1, true));
 }
 
 /// It is known to do so until it says otherwise, ends or is missing, also if the clock is set back meanwhile.
@@ -83,7 +85,7 @@ async fn one_that_tells_its_debts_is_counted_by_the_others() {
     assert_eq!((telling("a", "", redis).await, telling("c", "", redis).await), (1, 1));
     assert_eq!((telling("b", "ends", redis).await, telling("a", "", redis).await), (0, 0));
     assert_eq!((telling("b", "tells", redis).await, telling("a", "", redis).await), (0, 1));
-    sleep(Duration::from_millis(MISSING + 50)).await;
+    are_silent(&["b"], MISSING, redis).await;
     assert_eq!(tell("a", "", redis).await.1, 0, "it is missing");
     let () = redis.del(KEY).await.expect("it may");
     assert_eq!((telling("a", "", redis).await, telling("b", "starts", redis).await), (0, 1), "what it told is lost");

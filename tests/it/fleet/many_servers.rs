@@ -156,7 +156,7 @@ async fn a_clusters_failover_to_a_replica_that_lags_makes_no_start_early() {
     for host in hosts {
         assert_eq!(get(&fleet[1], &origin.url_at(host, "/robots.txt")).await.status(), 200);
     }
-    sleep(Duration::from_millis(500)).await;
+    sleep(Duration::from_millis(1500)).await;
     cluster.replica.signal(libc::SIGSTOP);
     let Cluster { masters, replica } = &mut cluster;
     keeps_the_gap(&fleet, &hosts, &origin, async || {
@@ -196,7 +196,7 @@ async fn sentinel_failover_is_followed() {
     let origin = site("8").await;
     let fleet = fleet(&url_of(&sentinel), 2).await;
     assert_eq!(get(&fleet[1], &origin.url_at("a.localhost", "/robots.txt")).await.status(), 200);
-    sleep(Duration::from_millis(500)).await;
+    sleep(Duration::from_millis(1500)).await;
     replica.signal(libc::SIGSTOP);
     keeps_the_gap(&fleet, &["a.localhost"], &origin, async || {
         master.kill().await;

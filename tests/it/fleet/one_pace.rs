@@ -6,9 +6,6 @@ use crate::support::{Client, Origin, Reply, Response, eventually, within};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Delay that a busy machine may add.
-const NOISE: Duration = Duration::from_millis(700);
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_instances_share_one_pace() {
     let Some(redis) = Redis::start().await else { return };
@@ -27,7 +24,7 @@ async fn three_instances_share_one_pace() {
     let starts = origin.log.starts("/page");
     assert_eq!(starts.len(), 12);
     assert_apart(&starts, Duration::from_millis(300));
-    assert!(starts[11] - starts[0] < Duration::from_millis(300) * 11 + NOISE * 3, "nobody sleeps over its turn");
+    assert!(starts[11] - starts[0] < Duration::from_millis(300) * 11 * 3, "nobody sleeps over its turn");
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
@@ -43,10 +40,11 @@ async fn a_busy_instance_and_another_take_turns() {
         busy.spawn(async move { Client::open(address).await.get(&url, &authority).await });
     }
     eventually("the busy one is under way", || origin.log.pages().len() > 1).await;
-    let began = Instant::now();
+    let before = origin.log.pages().len();
     assert_eq!(get(&fleet[1], &origin.url("/modest")).await.status(), 200);
-    // The instances alternate.
-    assert!(began.elapsed() < Duration::from_millis(300) * 3 + NOISE, "{:?}", began.elapsed());
+    // The instances alternate, as soon as the other has asked.
+    let place = origin.log.pages().iter().position(|page| page == "/modest").expect("it has been there");
+    assert!(place < before + 10, "{place}, not {before} or one of the next: {:?}", origin.log.pages());
     // The busy instance gets its next slot soon.
     let before = origin.log.pages().len();
     eventually("the busy one goes on", || origin.log.pages().len() > before).await;
@@ -72,21 +70,21 @@ async fn fleet_sends_one_request_at_a_time_to_a_host() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn min_delay_is_shared_but_allows_concurrent_requests() {
     let Some(redis) = Redis::start().await else { return };
-    let origin = pages(|_| Reply::text("slow").after(Duration::from_millis(1500))).await;
+    let origin = pages(|_| Reply::text("slow").after(Duration::from_secs(5))).await;
     let fleet = instances(&redis, 3, "pace: { min_delay: 300ms }").await;
     let url = origin.url("/page");
     let all = all(&fleet, &url).await;
     assert!(all.iter().all(|response| response.status() == 200));
     let starts = origin.log.starts("/page");
     assert_apart(&starts, Duration::from_millis(300));
-    assert!(starts[2] - starts[0] < Duration::from_millis(1500), "they overlap");
+    assert!(starts[2] - starts[0] < Duration::from_secs(5), "they overlap");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retry_after_holds_all_instances_back() {
     let Some(redis) = Redis::start().await else { return };
     let origin = pages(|seen| match seen.path().as_str() {
-        "/refused" => Reply::status(429).field("Retry-After", "2"),
+        "/refused" => Reply::status(429).field("Retry-After", "3"),
         _ => Reply::text("page"),
     })
     .await;
@@ -97,12 +95,12 @@ async fn retry_after_holds_all_instances_back() {
     assert_eq!(get(&fleet[0], &origin.url("/refused")).await.status(), 429);
     let told = origin.log.one("/refused").at;
     // The message has to reach the others.
-    sleep(Duration::from_millis(300)).await;
+    sleep(Duration::from_millis(1200)).await;
     let url = origin.url("/after");
     let all = all(&fleet[1..], &url).await;
     assert!(all.iter().all(|response| response.status() == 200));
     let after = origin.log.starts("/after");
-    assert!(after[0] - told >= Duration::from_secs(2), "{:?}", after[0] - told);
+    assert!(after[0] - told >= Duration::from_secs(3), "{:?}", after[0] - told);
     // The first success halves the backoff.
     assert!(after[1] - after[0] >= Duration::from_secs(1), "{:?}", after[1] - after[0]);
 }
@@ -139,13 +137,13 @@ async fn host_with_a_delay_causes_one_server_call_per_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_hangs_up_returns_its_slot_to_the_fleet() {
-    const GAP: Duration = Duration::from_secs(2);
+    const GAP: Duration = Duration::from_secs(3);
     let Some(redis) = Redis::start().await else { return };
-    let origin = site("2").await;
+    let origin = site("3").await;
     let fleet = instances(&redis, 2, "").await;
     assert_eq!(get(&fleet[0], &origin.url("/page-0")).await.status(), 200);
     let authority = origin.authority("a.localhost");
-    for (number, most) in [(1, GAP + NOISE), (2, GAP * 2 + NOISE)] {
+    for number in 1..=2 {
         let mut gone = Client::open(fleet[0].address()).await;
         gone.send(crate::support::client::get(&origin.url("/gone"), &authority)).await;
         sleep(Duration::from_millis(300)).await;
@@ -161,7 +159,7 @@ async fn client_that_hangs_up_returns_its_slot_to_the_fleet() {
         let (response, ()) = tokio::join!(get(&fleet[1], &url), hang_up);
         assert_eq!((response.status(), origin.log.count("/gone")), (200, 0));
         let gap = *origin.log.gaps("/page").last().expect("some");
-        assert!(gap >= GAP && gap < most, "{gap:?}");
+        assert!(gap >= GAP && gap < GAP * (number + 1), "{gap:?}");
     }
 }
 

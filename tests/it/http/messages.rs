@@ -208,7 +208,7 @@ async fn h2_cookie_crumbs_are_joined_for_http1() {
 async fn pieces_of_a_body_are_forwarded_immediately() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
-        _ => Reply::drip(&["first", "second"], Duration::from_secs(2)),
+        _ => Reply::drip(&["first", "second"], Duration::from_secs(4)),
     })
     .await;
     let proxy = Proxy::start("").await;

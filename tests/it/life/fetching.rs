@@ -132,7 +132,7 @@ async fn renewal_may_wait_longer_than_max_wait() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewal_starts_before_waiting_requests() {
-    let robots = "User-agent: *\nCrawl-delay: 1\nDisallow: /private\n";
+    let robots = "User-agent: *\nCrawl-delay: 3\nDisallow: /private\n";
     let origin = one_by_one(vec![Reply::text(robots)]).await;
     let proxy = Arc::new(Proxy::start(&format!("robots: {{ {SHORT} }}")).await);
     assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
@@ -144,7 +144,7 @@ async fn renewal_starts_before_waiting_requests() {
     }
     assert_eq!(within("the pages", pages.join_all()).await, [200, 200]);
     assert_eq!(origin.log.targets()[..4], ["/robots.txt", "/open", "/robots.txt", "/open"]);
-    assert!(gaps(&origin)[1..3].iter().all(|gap| *gap >= Duration::from_secs(1)));
+    assert!(gaps(&origin)[1..3].iter().all(|gap| *gap >= Duration::from_secs(3)));
 }
 
 /// A copy whose lifetime is shorter than the gap is not renewed in every slot, whether pages wait or come back.

@@ -128,14 +128,13 @@ async fn waiting_request_is_judged_by_the_rules_at_its_start() {
     };
     teach("Allow: /");
     let first = gate.admit(&Request::new(&authority, b"/first"), None).await;
-    assert!(matches!(first, Ok(Admitted::Go { .. })), "nothing is owed yet");
-    if let Ok(Admitted::Go { mut permit, .. }) = first {
-        permit.leaves(false);
-    }
+    let Ok(Admitted::Go { mut permit, .. }) = first else { panic!("nothing is owed yet") };
+    permit.leaves(false);
     let (closed, open) = (Request::new(&authority, b"/closed"), Request::new(&authority, b"/open"));
     let (mut closed, mut open) = (pin!(gate.admit(&closed, None)), pin!(gate.admit(&open, None)));
     let mut context = Context::from_waker(Waker::noop());
     assert!(closed.as_mut().poll(&mut context).is_pending() && open.as_mut().poll(&mut context).is_pending());
+    drop(permit);
     teach("Disallow: /closed");
     let refused = closed.await.err().expect("refused by the new rules");
     assert!(matches!(refused, Refusal::Disallowed { .. }), "{refused:?}");

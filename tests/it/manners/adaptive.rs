@@ -30,7 +30,7 @@ async fn slow_host_gets_longer_gaps() {
     assert!(gaps.iter().all(|gap| *gap >= SLOW * 3), "{gaps:?}");
     let status = json(proxy.admin_address(), "/api/v1/status").await;
     let latency = status["authorities"][0]["pace"]["latency"].as_f64().expect("it is known");
-    assert!((0.2..2.0).contains(&latency), "{latency}");
+    assert!((0.2..20.0).contains(&latency), "{latency}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,8 +59,10 @@ async fn adaptive_can_be_set_per_host() {
         hosts: { a.localhost: { adaptive: { factor: 0 } }, b.localhost: { adaptive: { factor: 1, max: 1ms } } }";
     let proxy = Proxy::start(yaml).await;
     for (host, second) in [("a.localhost", 200), ("b.localhost", 200), ("c.localhost", 429)] {
-        assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), 200, "{host}");
-        assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), second, "{host}");
+        // On one connection, where the first is over before the next begins.
+        let (mut client, url, authority) = (proxy.client().await, origin.url_at(host, "/page"), origin.authority(host));
+        assert_eq!(client.get(&url, &authority).await.status(), 200, "{host}");
+        assert_eq!(client.get(&url, &authority).await.status(), second, "{host}");
     }
 }
 

@@ -44,7 +44,7 @@ async fn host_is_paused_after_consecutive_refusals_with_retry_after() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_trial_request_after_the_pause_decides() {
     let (origin, status) = with_status(503).await;
-    let proxy = Proxy::start("pace: { breaker: { after: 2, pause: 1s }, max_wait: 0 }").await;
+    let proxy = Proxy::start("pace: { breaker: { after: 2, pause: 3s }, max_wait: 0 }").await;
     let goes = async || {
         let count = origin.log.count("/page");
         loop {
@@ -59,7 +59,7 @@ async fn one_trial_request_after_the_pause_decides() {
     for _ in 0..3 {
         assert_eq!(goes().await.status(), 503);
     }
-    assert_paused(&proxy.get(&origin.url("/page")).await, 1, 1);
+    assert_paused(&proxy.get(&origin.url("/page")).await, 1, 3);
     status.store(200, Ordering::Relaxed);
     assert_eq!(goes().await.status(), 200);
     // The backoff is halved by each success.
@@ -129,7 +129,7 @@ async fn pause_survives_a_restart() {
     let proxy = Binary::serve(BREAKER).await;
     turned_away(proxy.address(), &origin, 3, 403).await;
     // The store is written in the background, without delay.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     let proxy = Binary::serve_in(proxy.kill().await, BREAKER).await;
     assert_paused(&get(proxy.address(), &origin.url("/page")).await, 3400, 3600);
     assert_eq!(origin.log.count("/page"), 3);

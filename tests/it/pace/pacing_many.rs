@@ -51,9 +51,9 @@ async fn from(address: &str, proxy: &Proxy) -> Client {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn greedy_client_delays_another_by_at_most_one_gap() {
-    let origin = Origin::site(&delay("0.5")).await;
+    let origin = Origin::site(&delay("2")).await;
     let proxy = Arc::new(Proxy::start("").await);
-    let urls: Vec<String> = (0..15).map(|number| origin.url(&format!("/greedy{number}"))).collect();
+    let urls: Vec<String> = (0..8).map(|number| origin.url(&format!("/greedy{number}"))).collect();
     let greedy = tokio::spawn({
         let proxy = proxy.clone();
         async move { all(&proxy, urls).await }
@@ -97,7 +97,7 @@ async fn client_filling_max_waiting_leaves_places_at_other_hosts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_waiting_for_robots_txt_count_towards_max_waiting() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text("").after(Duration::from_secs(2)),
+        "/robots.txt" => Reply::text("").after(Duration::from_secs(5)),
         _ => Reply::text("page"),
     })
     .await;

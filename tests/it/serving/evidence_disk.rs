@@ -146,7 +146,7 @@ async fn chain_verifies_after_two_failed_fsyncs_and_a_power_loss() {
     let yaml = format!("evidence: {{ directory: '{}' }}", path(&directory));
     let proxy = Binary::serve_with(&yaml, &variables).await;
     assert_eq!(get(&proxy, &origin.url("/synced")).await, 200);
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    eventually("it is on the disk", || is_synced(&directory, &synced)).await;
     std::fs::write(&flag, "").expect("room");
     for page in ["/1", "/2", "/3"] {
         assert_eq!(get(&proxy, &origin.url(page)).await, 200);
@@ -173,14 +173,14 @@ async fn chain_verifies_after_two_failed_fsyncs_and_a_power_loss() {
 async fn failed_fsync_is_recorded_as_a_loss_in_a_new_segment() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let home = tempfile::tempdir().expect("room");
-    let (library, flag) = (shim(home.path()), home.path().join("fail"));
-    let variables = [("LD_PRELOAD", path(&library)), ("SHIM_FAIL", path(&flag))];
+    let (library, flag, synced) = (shim(home.path()), home.path().join("fail"), home.path().join("synced"));
+    let variables = [("LD_PRELOAD", path(&library)), ("SHIM_FAIL", path(&flag)), ("SHIM_SYNCED", path(&synced))];
     let yaml = "evidence: { directory: evidence }\nadmin: { address: '127.0.0.1:0' }\n";
     let proxy = Binary::serve_with(yaml, &variables).await;
     let directory = kept(&proxy);
     assert_eq!(get(&proxy, &origin.url("/synced")).await, 200);
     // A second after each record the file is synced.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    eventually("it is on the disk", || is_synced(&directory, &synced)).await;
     std::fs::write(&flag, "").expect("room");
     assert_eq!(get(&proxy, &origin.url("/unsynced")).await, 200);
     eventually("the log", || proxy.output().contains("fsync failed")).await;
@@ -220,6 +220,17 @@ async fn failed_fsync_is_recorded_as_a_loss_in_a_new_segment() {
     let earlier: String = kept.split_inclusive('\n').take_while(|line| !line.contains("/synced")).collect();
     std::fs::write(&replaced, earlier).expect("room");
     assert_eq!(verified(&directory).await["whole"], false, "what was synced is not there");
+}
+
+/// Whether the record of `/synced` is on the disk, with all others. `log`: of the library.
+fn is_synced(directory: &Path, log: &Path) -> bool {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let size = |file: &PathBuf| {
+        let of_file = |line: &&str| line.ends_with(&format!(" {}", path(file)));
+        log.lines().rev().find(of_file)?.split(' ').next()?.parse::<u64>().ok()
+    };
+    let is_whole = |file: &PathBuf| size(file) >= Some(file.metadata().expect("it is there").len());
+    text_of(directory).contains("/synced") && segments(directory).iter().all(is_whole)
 }
 
 /// Segments of a directory, in their order.

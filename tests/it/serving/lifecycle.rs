@@ -254,29 +254,36 @@ async fn all_listen_addresses_are_served() {
     }
 }
 
+/// A connection that was idle for longer may be closed at the end of a process, which waits for half a second.
+const MOST_IDLE: Duration = Duration::from_millis(300);
+
 /// A connection for each request, so that each is accepted by the one or the other; and one that is kept for as long as it may.
 async fn load(address: SocketAddr, url: String, host: String, is_over: Arc<AtomicBool>) -> (usize, Vec<String>) {
     let (mut answered, mut errors) = (0, Vec::new());
     let mut kept: Option<(Client, Instant)> = None;
     while !is_over.load(Ordering::Relaxed) {
+        let began = Instant::now();
         let mut fresh = Client::open(address).await;
-        if fresh.try_send(get(&url, &host)).await.is_err() || fresh.try_head().await.is_none_or(|it| it.status() != 200)
-        {
+        let is_sent = fresh.try_send(get(&url, &host)).await.is_ok();
+        let is_late = began.elapsed() > MOST_IDLE;
+        if !is_late && (!is_sent || fresh.try_head().await.is_none_or(|it| it.status() != 200)) {
             errors.push(format!("a fresh connection, after {answered}"));
         }
-        // A connection that was idle for longer may be closed.
-        let mut client = match kept.take().filter(|(_, since)| since.elapsed() < Duration::from_millis(200)) {
-            Some((client, _)) => client,
-            None => Client::open(address).await,
+        let now = Instant::now();
+        let (mut client, since) = match kept.take().filter(|(_, since)| since.elapsed() < MOST_IDLE / 2) {
+            Some(kept) => kept,
+            None => (Client::open(address).await, now),
         };
-        client.send(get(&url, &host)).await;
-        match client.try_head().await {
+        let is_sent = client.try_send(get(&url, &host)).await.is_ok();
+        let is_late = since.elapsed() > MOST_IDLE;
+        match if is_sent { client.try_head().await } else { None } {
             Some(head) if head.status() == 200 => {
                 let mut body = Body::default();
                 client.read_body(&head, "GET", &mut body).await;
                 kept = (!head.lists("connection", "close")).then(|| (client, Instant::now()));
             }
-            other => errors.push(format!("a kept connection, after {answered}: {other:?}")),
+            other if !is_late => errors.push(format!("a kept connection, after {answered}: {other:?}")),
+            _ => {}
         }
         answered += 2;
     }
@@ -458,7 +465,7 @@ async fn held_requests_due_within_drain_timeout_are_sent() {
         client.send(get(&origin.url(&format!("/{number}")), &host)).await;
         clients.push(client);
     }
-    eventually("the first", || origin.log.pages().len() == 1).await;
+    eventually("the first", || !origin.log.pages().is_empty()).await;
     binary.signal(libc::SIGTERM);
     for client in &mut clients {
         assert_eq!(client.response().await.status(), 200);

@@ -3,7 +3,7 @@
 use super::access::{request as of_user, users};
 use crate::support::client::{Stream, get};
 use crate::support::h2_client::request;
-use crate::support::{Alpn, Binary, Client, H2Client, Origin, Proxy, Reply, Seen, eventually, within};
+use crate::support::{Alpn, Binary, Client, H2Client, Origin, Proxy, Reply, Seen, at_once, eventually, within};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,34 +61,34 @@ async fn a_head_of_more_than_64_kib_is_refused_on_h2() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn header_timeout_covers_the_whole_head() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
-    let proxy = Proxy::start("limits: { header_timeout: 1s }").await;
-    let mut slow = proxy.client().await;
-    let mut inside = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
-    let start = Instant::now();
-    for client in [&mut slow, &mut inside] {
+    let proxy = Proxy::start("limits: { header_timeout: 3s }").await;
+    let inside = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+    at_once([inside, proxy.client().await].map(|mut client| async move {
         client.send("GET http://").await;
-    }
-    // A byte now and then: each read in time, the whole never.
-    while start.elapsed() < Duration::from_millis(1500) {
-        for client in [&mut slow, &mut inside] {
-            client.try_send("x").await.ok();
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    for mut client in [slow, inside] {
+        // A byte now and then: each read in time, the whole never.
+        within("the end of the connection", async {
+            while client.try_send("x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await;
         let rest = client.rest().await;
         assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&rest));
-        assert!(start.elapsed() < Duration::from_secs(5));
-    }
+    }))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn header_timeout_covers_the_tls_handshake() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
-    let proxy = Proxy::start("limits: { header_timeout: 1s, idle_timeout: 1s }").await;
+    let proxy = Proxy::start("limits: { header_timeout: 4s, idle_timeout: 4s }").await;
+    let mut clients = Vec::new();
     for start in [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00\x01"] {
         let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
         client.send(start).await;
+        clients.push(client);
+    }
+    for client in &mut clients {
         client.rest().await;
     }
 }
@@ -97,7 +97,7 @@ async fn header_timeout_covers_the_tls_handshake() {
 async fn an_idle_connection_is_closed() {
     let plain = Origin::site("").await;
     let tls = Origin::tls_site(Alpn::Both, "").await;
-    let proxy = Proxy::start("limits: { idle_timeout: 1s }").await;
+    let proxy = Proxy::start("limits: { idle_timeout: 4s }").await;
     let host = plain.authority("a.localhost");
     let mut fresh = proxy.client().await;
     let mut used = proxy.client().await;
@@ -115,7 +115,7 @@ async fn an_idle_connection_is_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_h2_connection_is_closed() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
-    let proxy = Proxy::start("limits: { idle_timeout: 1s }").await;
+    let proxy = Proxy::start("limits: { idle_timeout: 4s }").await;
     let h2 = proxy.h2(&origin, "a.localhost").await;
     assert_eq!(h2.get(&origin.url("/x")).await.status(), 200);
     crate::support::within("the end of the idle connection", h2.closed()).await;
@@ -125,7 +125,7 @@ async fn an_idle_h2_connection_is_closed() {
 async fn an_origin_that_never_answers_is_a_504() {
     let origin =
         Origin::http(|seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::silence() }).await;
-    let proxy = Proxy::start("limits: { read_timeout: 1s }").await;
+    let proxy = Proxy::start("limits: { read_timeout: 3s }").await;
     let answer = proxy.get(&origin.url("/x")).await;
     assert_eq!((answer.status(), answer.head.proxy_error().as_deref()), (504, Some("http_response_timeout")));
 }
@@ -291,8 +291,9 @@ async fn idle_client_connections_are_closed_when_descriptors_run_out() {
         clients.push(client);
     }
     assert!(clients.pop().unwrap().get(&url, &host).await.status() == 200, "the one used last stays");
-    let told = proxy.output().matches("cannot accept connections").count() as u64;
-    assert!((1..=began.elapsed().as_secs() + 1).contains(&told), "{told}");
+    let told = || proxy.output().matches("cannot accept connections").count() as u64;
+    eventually("a word of it", || told() > 0).await;
+    assert!(told() <= began.elapsed().as_secs() + 1, "{}", told());
 }
 
 /// Of a hundred requests with endless answers, only a part gets descriptors. Another client has its own.

@@ -69,7 +69,7 @@ impl Redis {
     pub async fn cluster_node() -> Option<Self> {
         let directory = tempdir();
         let at = directory.path().to_str().expect("UTF-8").to_owned();
-        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--dir", &at];
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "4000", "--dir", &at];
         Self::with(options.map(str::to_owned).to_vec(), "redis", "", directory).await
     }
 
@@ -88,7 +88,7 @@ impl Redis {
         let (names, host) = if is_tls { ("yes", "localhost") } else { ("no", "127.0.0.1") };
         let mut text = format!(
             "sentinel resolve-hostnames {names}\nsentinel announce-hostnames {names}\n\
-             sentinel monitor main {host} {} 1\nsentinel down-after-milliseconds main 1000\n\
+             sentinel monitor main {host} {} 1\nsentinel down-after-milliseconds main 4000\n\
              sentinel failover-timeout main 5000\n",
             master.port
         );
