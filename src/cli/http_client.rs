@@ -62,12 +62,16 @@ fn read_more(stream: &mut TcpStream, until: Instant, patience: Duration, into: &
     let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
     stream.set_read_timeout(Some(left.ok_or_else(too_slow)?))?;
     let mut piece = [0; 16 << 10];
-    let read = stream.read(&mut piece).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => too_slow(),
-        _ => error,
-    })?;
-    into.extend_from_slice(&piece[..read]);
-    Ok(read)
+    match stream.read(&mut piece) {
+        Ok(read) => {
+            into.extend_from_slice(&piece[..read]);
+            Ok(read)
+        }
+        // This process was suspended and continued.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => read_more(stream, until, patience, into),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(too_slow()),
+        Err(error) => Err(error),
+    }
 }
 
 fn invalid(what: &str) -> io::Error {

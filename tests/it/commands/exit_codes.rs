@@ -175,13 +175,14 @@ async fn status_reports_an_address_that_is_not_an_admin_address() {
     }
 }
 
-/// The system accepts connections even for a stopped process.
+/// The system accepts connections even for a stopped process. The commands themselves are suspended and continued, as by a shell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_and_reload_time_out_with_a_hint() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (status, reload) = (["status", "--admin", &address], ["reload", "--admin", &address]);
-    let (status, reload) = tokio::join!(politely(&status), politely(&reload));
+    let script = "\"$0\" \"$@\" & child=$!; sleep 0.5; kill -STOP $child; kill -CONT $child; wait $child";
+    let (status, reload) = tokio::join!(politely_in_shell(script, &status), politely_in_shell(script, &reload));
     for ended in [status, reload] {
         let is_told = ended.stderr.contains("no answer within 10 s") && ended.stderr.contains("stopped or overloaded");
         assert!(ended.code == 2 && is_told, "{}: {}", ended.code, ended.stderr);
