@@ -126,6 +126,7 @@ impl Exchange<'_> {
         first: Option<SocketAddr>,
     ) -> Result<(), Outcome> {
         let Some(permit) = self.permit.take() else { return Ok(()) };
+        let (_waiting, _) = self.proxy.place_in_line(self.peer.user.as_deref());
         let request = policy::Request::new(&self.request.authority, &self.request.target);
         let request = self.limited(request, route.paced_at(first), true);
         let turn = self.proxy.gate.turn_again(permit, &request, &mut self.trip.gate);
