@@ -82,6 +82,7 @@ impl fmt::Display for HeldFor {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldFigures {
+    /// Number of requests that were held. A retry counts as a request of its own.
     pub requests: u64,
     /// Time during which at least one request was held.
     pub time: Duration,

@@ -62,9 +62,7 @@ pub(super) trait PacedQueue: Send + Sync {
 impl WaitingState {
     /// The figures, with the requests that are held now.
     fn figures(&self) -> HeldFigures {
-        let is_first = |waiter: &&Waiter| waiter.client != RETRIES;
-        let listed = self.now.values().filter(is_first).filter_map(|waiter| waiter.listed.as_ref());
-        let held = listed.filter_map(HeldEntry::turn_held).count();
+        let held = self.held().filter_map(HeldEntry::turn_held).count();
         HeldFigures {
             requests: self.before.requests + held as u64,
             time: self.before.time + self.time(),
@@ -193,8 +191,7 @@ impl WaitingRequests {
         let before = &mut state.before;
         if let Some(held) = one.turn_held() {
             self.times[0].observe(held);
-            // A retry is a request that was counted before.
-            before.requests += u64::from(client != RETRIES);
+            before.requests += 1;
             if !has_ended {
                 before.given_up += 1;
                 before.longest_given_up = before.longest_given_up.max(held);

@@ -4,7 +4,7 @@ use super::link::ServerLink;
 use super::machine::Machine;
 use super::reach::ServerLost;
 use super::{Fleet, scripts};
-use crate::gate::store::{Store, snapshot};
+use crate::gate::store::{CopyTimes, Store, snapshot};
 use crate::policy::Entry;
 use crate::policy::freshness::LAST_GOOD_USE;
 use crate::policy::site_file::SiteFileName;
@@ -59,7 +59,7 @@ pub(in crate::gate) struct Right {
     name: String,
     /// Tells the rights of this instance apart.
     number: u64,
-    /// When the right was granted, by the server's clock in milliseconds and by ours. From this follows the copy's date by the server's
+    /// When the server last answered the claim, by its clock in milliseconds and by ours. From this follows the copy's date by the server's
     /// clock, however late the copy is sent.
     granted: (u64, SystemTime),
     holder: Holder,
@@ -71,7 +71,7 @@ enum Holder {
     Server,
     /// The shared state of this machine.
     Machine(Arc<Machine>),
-    /// The right was given back, or belongs to another instance, or the wait for another process was over.
+    /// The right was given back, or belongs to another instance or process, for which this one does not wait.
     Nobody,
 }
 
@@ -79,13 +79,13 @@ enum Holder {
 type CopyAnswer = (u8, u64, u64, u64, Vec<u8>);
 
 impl Fleet {
-    /// Returns a copy, or the right to fetch one. Waits while another instance has that right. `patience`: how long to wait for another
-    /// instance, or another process of this machine.
+    /// Returns a copy, or the right to fetch one. Waits while another instance has that right, at most for `patience`; by default
+    /// [`FETCH_LASTS`] for another process, and until its right ends for another instance.
     pub async fn claim(
         self: &Arc<Self>,
         name: SiteFileName<'_>,
         accepted: Acceptable,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> Result<Claim, ServerLost> {
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         let (name, anew) = (name.to_string(), accepted == Acceptable::Anew);
@@ -99,8 +99,7 @@ impl Fleet {
                 Some(link) => {
                     let (wanted, longest) = (if anew { "anew" } else { "look" }, link.longest_copy());
                     let mut right = right(Holder::Server);
-                    let key = (&*name, right.number);
-                    let since = millis(began.elapsed());
+                    let (key, since) = ((&*name, right.number), millis(began.elapsed()));
                     let asked = link.copy(key, |call| call.arg(wanted).arg(longest).arg(since).arg(millis(HELD)));
                     let (state, age, wait, now, bytes) = asked.await?;
                     let copy = Parcel::new(bytes, age);
@@ -109,11 +108,10 @@ impl Fleet {
                         return Ok(Claim::Fetch(right, copy));
                     }
                     right.holder = Holder::Nobody;
-                    let left = patience.saturating_sub(began.elapsed());
+                    let left = patience.unwrap_or(Duration::MAX).saturating_sub(began.elapsed());
                     match copy {
                         Some(copy) if state == HERE => return Ok(Claim::Copy(copy)),
                         Some(copy) if accepted == Acceptable::Outdated => return Ok(Claim::Outdated(copy)),
-                        // The instance that holds the right may never end its fetch, or keep the result to itself.
                         old if left.is_zero() => return Ok(Claim::Fetch(right, old)),
                         _ => left.min(Duration::from_millis(wait) + AFTER),
                     }
@@ -131,7 +129,9 @@ impl Fleet {
                         machine.warn_of_stopped(machine.id(&name), &what_waits);
                     }
                     // A second fetch is better than none: the process that holds the right may be suspended.
-                    if let Some(right) = free.or_else(|| (age >= patience).then(|| right(Holder::Nobody))) {
+                    if let Some(right) =
+                        free.or_else(|| (age >= patience.unwrap_or(FETCH_LASTS)).then(|| right(Holder::Nobody)))
+                    {
                         return Ok(Claim::Fetch(right, None));
                     }
                     LOOK_EVERY
@@ -180,7 +180,7 @@ impl Right {
             loop {
                 sleep(HELD / 3).await;
                 // If this fails, the instance is partitioned and fetches on its own. Boxed, as most fetches end before this call.
-                let _ = Box::pin(link.copy(self.key(), |call| call.arg("keep").arg(millis(HELD)))).await;
+                let _ = Box::pin(link.copy((&self.name, self.number), |call| call.arg("keep").arg(millis(HELD)))).await;
             }
         };
         tokio::select! { done = work => done, never = keep => never }
@@ -202,10 +202,6 @@ impl Right {
         store.written(&self.name).await;
     }
 
-    fn key(&self) -> (&str, u64) {
-        (&self.name, self.number)
-    }
-
     /// Sends the copy, retrying while the server is unreachable: other instances wait until the right expires.
     async fn put(mut self, entry: Arc<Entry>, is_news: bool) {
         let Some(link) = self.fleet.copies() else { return };
@@ -216,18 +212,22 @@ impl Right {
             copy.extend(short);
         }
         let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
+        let times = CopyTimes::of(&entry);
         // The entry is dropped, so that it can be evicted while this waits for the server.
         drop(entry);
         let (granted, since) = self.granted;
-        let at = granted + millis(now.duration_since(since).unwrap_or_default());
+        let on_server = |time: SystemTime| granted + millis(time.duration_since(since).unwrap_or_default());
+        let at = on_server(now);
+        // When the site was asked. For a failure it is unknown.
+        let asked = times.validated_at.filter(|_| !times.has_failed).map_or(granted, on_server);
         loop {
             let sent = async {
                 if let Some((name, file)) = &file {
                     link.keep_file(*name, file).await?;
                 }
-                let put = link.copy(self.key(), |call| {
+                let put = link.copy((&self.name, self.number), |call| {
                     let call = call.arg("put").arg(fresh_for).arg(&copy[..]).arg(millis(LAST_GOOD_USE));
-                    call.arg(at).arg(granted).arg(u8::from(is_news))
+                    call.arg(at).arg(asked).arg(u8::from(is_news))
                 });
                 put.await
             };
@@ -297,4 +297,4 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Wait after which a suspended process that holds the right is logged. Most fetches take less time.
 pub(in crate::gate) const LATE: Duration = Duration::from_secs(2);
 /// Time within which nearly all fetches end, including redirects.
-pub(in crate::gate) const FETCH_LASTS: Duration = Duration::from_secs(60);
+const FETCH_LASTS: Duration = Duration::from_secs(60);

@@ -8,10 +8,10 @@
 --          keep  lets the right last for ARGV[3] milliseconds from now
 --          give  gives the right back without a copy
 --          put   stores the copy ARGV[4], made at the server's time ARGV[6] (as the command may arrive late), fresh for ARGV[3]
---                milliseconds, deleted after ARGV[5]. ARGV[7] is when the right was granted: if this instance has lost the right, a
---                copy made since then is newer, and stays. ARGV[8] is 1 if instances may have a copy with another content
+--                milliseconds, deleted after ARGV[5]. ARGV[7] is when the site was asked: if this instance does not have the
+--                right, a copy made since then is newer, and stays. ARGV[8] is 1 if instances may have a copy with another content
 -- Answers  0 copy, 1 fetch it, 2 another instance fetches, 3 done, 4 there is a newer copy · milliseconds: the copy's age · how long to
---          wait for the other instance · the server's time · the copy, with 1 and 2 an outdated one, or ""
+--          wait for the other instance · the server's time · the copy, or with 1 and 2 the one before, or ""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local me, wanted = ARGV[1], ARGV[2]
@@ -61,7 +61,7 @@ if wanted == 'put' then
     if mine then
         redis.call('DEL', KEYS[2])
     elseif holder ~= '' then
-        -- That instance asked the site later than this one.
+        -- That instance may have asked the site later than this one.
         await_copy(math.huge)
     end
     return { is_latest and 3 or 4, 0, 0, now, '' }

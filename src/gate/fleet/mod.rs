@@ -30,7 +30,7 @@ mod server;
 
 pub(super) use budget::Spend;
 pub(super) use clock::ServerClock;
-pub(super) use copies::{Acceptable, Claim, FETCH_LASTS, LATE, Parcel};
+pub(super) use copies::{Acceptable, Claim, LATE, Parcel};
 pub use figures::FleetFigures;
 pub(super) use machine::{Machine, MachineLink, MachineStart, MachineTurn, MachineView};
 pub(super) use message::{Message, Messages, WaitNews};
@@ -62,7 +62,7 @@ pub(super) struct Fleet {
     pub machine: Arc<MachineLink>,
     /// The store in which the processes of this machine keep their copies.
     store: Arc<Store>,
-    /// Announces the authorities whose copies have arrived. "": any copy may have arrived.
+    /// Announces the authorities whose copies have arrived, or whose files this instance may fetch now. "": this may be so for any.
     arrivals: broadcast::Sender<Arc<str>>,
     /// Number of rights to fetch a file that this instance has asked for.
     rights: AtomicU64,
@@ -162,7 +162,7 @@ impl Fleet {
         Ok(budget::answered(answer, spend.per, SystemTime::now()))
     }
 
-    /// Announces that a copy of this authority's robots.txt has arrived. "": any copy may have arrived.
+    /// Announces that a copy of this authority's robots.txt has arrived, or that the right to fetch it is free. "": any.
     pub fn arrived(&self, authority: &str) {
         // There may be no receiver.
         let _ = self.arrivals.send(authority.into());

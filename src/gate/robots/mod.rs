@@ -179,12 +179,10 @@ impl RobotsCache {
     pub fn published(self: &Arc<Self>, name: &str) {
         self.fleet.arrived(name);
         let known = SiteFile::from_name(name).and_then(|(file, authority)| self.hosts.find(&authority, file));
-        // While the site is asked, the news may be of a later fetch, as the right to this one may have run out.
-        let is_asked = |host: &HostEntry| {
-            let fetch = self.fetches.row_unless(&(host.file, host.authority.clone()), || true);
-            fetch.is_some_and(|fetch| fetch.has_begun())
-        };
-        if let Some(host) = known.filter(|host| !is_unknown(&host.load()) || is_asked(host))
+        // During a fetch, the news may be of a later one, as the right to this one may have run out.
+        let is_fetched =
+            |host: &HostEntry| self.fetches.row_unless(&(host.file, host.authority.clone()), || true).is_some();
+        if let Some(host) = known.filter(|host| !is_unknown(&host.load()) || is_fetched(host))
             && let Ok(place) = TAKING.try_acquire()
         {
             let inner = self.clone();

@@ -14,7 +14,7 @@ use super::site_time::SiteTime;
 use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::fair_places::Taker;
-use crate::gate::fleet::{Acceptable, Claim, FETCH_LASTS, LATE, ServerLost};
+use crate::gate::fleet::{Acceptable, Claim, LATE, ServerLost};
 use crate::policy::{Entry, Refusal, SiteFile};
 use futures_util::FutureExt;
 use std::any::Any;
@@ -44,13 +44,12 @@ impl RobotsCache {
         }
         // Waits before it claims the fetch, as another process may have a faster disk.
         let was_behind = !will_do && self.wait_for_store(taker).await;
-        let mut accepted = match is_fresh || order.reason == FetchReason::Anew {
-            true => Acceptable::Anew,
-            false if was_unknown => Acceptable::Outdated,
-            false => Acceptable::Fresh,
-        };
-        // Commands store no failures, so each would wait while the commands before it fetch in vain.
-        let patience = if is_impatient { LATE } else { FETCH_LASTS };
+        let is_anew = is_fresh || order.reason == FetchReason::Anew;
+        let takes_outdated = was_unknown && !is_impatient && !is_anew;
+        let any = if takes_outdated { Acceptable::Outdated } else { Acceptable::Fresh };
+        let mut accepted = if is_anew { Acceptable::Anew } else { any };
+        // Commands do not share failures, so each would wait while the commands before it fetch in vain.
+        let patience = is_impatient.then_some(LATE);
         let mut place = None;
         let claimed = loop {
             let claim = Box::pin(self.fleet.claim(name, accepted, patience)).await;
@@ -60,9 +59,10 @@ impl RobotsCache {
                 Err(ServerLost) => break None,
                 Ok(Claim::Outdated(copy)) => {
                     accepted = Acceptable::Fresh;
-                    let copy = self.unpack_now(host.file, Some(copy), taker).await;
-                    if let Some(copy) = copy.filter(|copy| copy.usable(SystemTime::now()).is_some()) {
+                    if let Some(copy) = self.unpack_now(host.file, Some(copy), taker).await {
                         self.keep_if(host, copy, is_newer);
+                    }
+                    if host.load().usable(SystemTime::now()).is_some() {
                         return Ok(());
                     }
                     continue;
@@ -77,9 +77,12 @@ impl RobotsCache {
                 },
                 Ok(Claim::Stored) => Ok(self.kept(&host.authority, host.file, taker).await),
             };
-            let anew = accepted == Acceptable::Anew;
+            let (anew, now) = (accepted == Acceptable::Anew, SystemTime::now());
+            let accepts = |entry: &Entry| {
+                anew || !is_due(entry, now) || accepted == Acceptable::Outdated && entry.usable(now).is_some()
+            };
             match copy {
-                Ok(Some(entry)) if !is_older(&entry, &host.load()) && (anew || !is_due(&entry, SystemTime::now())) => {
+                Ok(Some(entry)) if !is_older(&entry, &host.load()) && accepts(&entry) => {
                     if is_stored {
                         self.adopt(host, entry)
                     } else {
@@ -131,7 +134,7 @@ impl RobotsCache {
         let own = Some(content(&host.load())).filter(|_| !is_unknown(&host.load()));
         let before = [own, is_sent.then(|| old.as_deref().map(content).unwrap_or_default())];
         if let Some(old) = old.filter(|old| is_newer(old, &host.load())) {
-            let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
+            let is_enough = takes_outdated && old.usable(SystemTime::now()).is_some();
             self.keep_if(host, old, is_newer);
             if is_enough {
                 // The request that uses the copy renews it in the background.
@@ -144,7 +147,7 @@ impl RobotsCache {
         // A command's failure may be due to its own network, so the right is given back without a copy.
         let is_for_all = entry.trouble.is_none() || !is_impatient;
         // Published before it is written to disk, for which other instances need not wait.
-        let right = if is_for_all { right.publish(entry, is_news) } else { None };
+        let right = Some(right).filter(|_| is_for_all).and_then(|right| right.publish(entry, is_news));
         self.keep_fetched(host, fetched, was_behind).await;
         if let Some(right) = right {
             tokio::spawn(right.give_back(self.store.clone()));

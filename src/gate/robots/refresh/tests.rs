@@ -380,8 +380,7 @@ async fn fetch_waiting_for_the_store_leaves_its_host_to_the_fleet() {
     cache.store.fall_behind();
     let fetching = begin(&cache, &host);
     waits_for_store(&cache).await;
-    let claim =
-        tokio::time::timeout(Duration::from_secs(3), other.claim(host.name(), Acceptable::Fresh, FETCH_LASTS)).await;
+    let claim = tokio::time::timeout(Duration::from_secs(3), other.claim(host.name(), Acceptable::Fresh, None)).await;
     assert!(matches!(claim, Ok(Ok(Claim::Fetch(..)))), "the fetch is not claimed before it can begin");
     drop(claim);
     cache.store.catch_up();
@@ -389,14 +388,13 @@ async fn fetch_waiting_for_the_store_leaves_its_host_to_the_fleet() {
     cache.store.fall_behind();
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     let claim =
-        tokio::time::timeout(Duration::from_millis(300), other.claim(host.name(), Acceptable::Fresh, FETCH_LASTS))
-            .await;
+        tokio::time::timeout(Duration::from_millis(300), other.claim(host.name(), Acceptable::Fresh, None)).await;
     assert!(claim.is_err(), "the right is held until others find the copy in the store");
     cache.store.catch_up();
     fetching.await.unwrap().unwrap();
     assert!(host.load().answer.is_some());
     cache.store.catch_up();
-    assert!(matches!(other.claim(host.name(), Acceptable::Fresh, FETCH_LASTS).await, Ok(Claim::Fetch(..))));
+    assert!(matches!(other.claim(host.name(), Acceptable::Fresh, None).await, Ok(Claim::Fetch(..))));
 }
 
 #[tokio::test]

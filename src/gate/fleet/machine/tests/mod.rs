@@ -5,7 +5,7 @@ mod model;
 
 use super::*;
 use crate::config::{Settings, StoreSettings};
-use crate::gate::fleet::{Acceptable, Claim, FETCH_LASTS, Fleet};
+use crate::gate::fleet::{Acceptable, Claim, Fleet};
 use crate::gate::store::Store;
 use crate::policy::{Authority, SiteFile};
 use std::sync::Arc;
@@ -443,10 +443,10 @@ async fn one_process_fetches_and_the_others_wait_for_its_copy() {
         let access = Access::Missing;
         Entry::answered(SiteAnswer { access, status, asked_again, is_foreign: false, freshness, validators })
     };
-    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, FETCH_LASTS).await else {
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, None).await else {
         panic!("the right is free")
     };
-    let waits = other.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, FETCH_LASTS);
+    let waits = other.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, None);
     let publishes = async {
         sleep(ms(20)).await;
         let entry = Arc::new(entry);
@@ -457,8 +457,7 @@ async fn one_process_fetches_and_the_others_wait_for_its_copy() {
     let (claimed, ()) = tokio::join!(waits, publishes);
     assert!(matches!(claimed, Ok(Claim::Stored)));
     // The copy is too old for a claim with `anew`.
-    let Ok(Claim::Fetch(right, None)) = other.claim(SiteFile::Robots.of(&a), Acceptable::Anew, FETCH_LASTS).await
-    else {
+    let Ok(Claim::Fetch(right, None)) = other.claim(SiteFile::Robots.of(&a), Acceptable::Anew, None).await else {
         panic!("the file may be fetched")
     };
     drop(right);
@@ -466,30 +465,27 @@ async fn one_process_fetches_and_the_others_wait_for_its_copy() {
     let failed = |wait| Arc::new(Entry::default().failed(SystemTime::now(), "status 503", Some(wait), 0.0));
     store.save(SiteFile::Robots.of(&b), &failed(Duration::from_secs(60)));
     store.written(&SiteFile::Robots.of(&b).to_string()).await;
-    assert!(matches!(other.claim(SiteFile::Robots.of(&b), Acceptable::Fresh, FETCH_LASTS).await, Ok(Claim::Stored)));
-    assert!(matches!(other.claim(SiteFile::Robots.of(&b), Acceptable::Anew, FETCH_LASTS).await, Ok(Claim::Fetch(..))));
+    assert!(matches!(other.claim(SiteFile::Robots.of(&b), Acceptable::Fresh, None).await, Ok(Claim::Stored)));
+    assert!(matches!(other.claim(SiteFile::Robots.of(&b), Acceptable::Anew, None).await, Ok(Claim::Fetch(..))));
 }
 
 /// The process with the right may be stopped.
 #[tokio::test(start_paused = true)]
 async fn wait_for_another_processs_fetch_ends_after_a_minute() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
-    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, FETCH_LASTS).await else {
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, None).await else {
         panic!("the right is free")
     };
     let began = tokio::time::Instant::now();
-    let Ok(Claim::Fetch(second, None)) = other.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, FETCH_LASTS).await
-    else {
+    let Ok(Claim::Fetch(second, None)) = other.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, None).await else {
         panic!("the wait is over")
     };
     assert!(began.elapsed() >= Duration::from_secs(60), "{:?}", began.elapsed());
     drop(second);
-    let second =
-        timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, FETCH_LASTS)).await;
+    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, None)).await;
     assert!(second.is_err(), "the first process still has the right");
     drop(right);
-    let second =
-        timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, FETCH_LASTS)).await;
+    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, None)).await;
     assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
 }
 
@@ -497,18 +493,15 @@ async fn wait_for_another_processs_fetch_ends_after_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn second_claim_of_a_process_waits_for_its_first_right() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
-    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, FETCH_LASTS).await else {
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), Acceptable::Fresh, None).await else {
         panic!("the right is free")
     };
-    let second =
-        timeout(Duration::from_secs(1), one.claim(SiteFile::Robots.of(&a), Acceptable::Anew, FETCH_LASTS)).await;
+    let second = timeout(Duration::from_secs(1), one.claim(SiteFile::Robots.of(&a), Acceptable::Anew, None)).await;
     assert!(second.is_err(), "the second claim waits for the first right");
-    let others =
-        timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), Acceptable::Anew, FETCH_LASTS)).await;
+    let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), Acceptable::Anew, None)).await;
     assert!(others.is_err(), "other processes wait for the right, too");
     drop(right);
-    let others =
-        timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), Acceptable::Anew, FETCH_LASTS)).await;
+    let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), Acceptable::Anew, None)).await;
     assert!(matches!(others, Ok(Ok(Claim::Fetch(..)))));
 }
 
