@@ -107,6 +107,7 @@ const CURES: &[(&[&str], &str)] = &[
     (&["pip/"], "pip reads PIP_CERT, or `--cert`: a bundle such as `politely ca env` makes"),
     (&["aria2"], "aria2 takes `--ca-certificate` with a bundle such as `politely ca env` makes"),
     (&["wget"], "wget takes `--ca-certificate` with the file that `politely ca path` names"),
+    (&["r-curl", "httr"], "libcurl reads no variable: R's curl takes `cainfo = Sys.getenv(\"CURL_CA_BUNDLE\")`"),
     (&["pycurl"], "libcurl reads no variable: CAINFO (`ca_certs` of Tornado) takes the file that CURL_CA_BUNDLE names"),
     (&["curl", "guzzle"], "curl reads CURL_CA_BUNDLE, or `--cacert`, and PHP's `curl.cainfo`"),
     (
@@ -136,6 +137,9 @@ const CURES: &[(&[&str], &str)] = &[
     ),
     (&["php"], "PHP takes `openssl.cafile`, as PHP_INI_SCAN_DIR of `politely ca env` says"),
     (&["cargo"], "Cargo reads CARGO_HTTP_CAINFO"),
+    (&["mercurial"], "Mercurial takes `--config web.cacerts=$SSL_CERT_FILE`"),
+    (&["emacs"], "Emacs takes `(push (getenv \"SSL_CERT_FILE\") gnutls-trustfiles)`"),
+    (&["souphttpsrc"], "GStreamer takes `souphttpsrc ssl-ca-file=$SSL_CERT_FILE`"),
     (
         &["firefox"],
         "Firefox trusts the certificates in its profile. For a new profile: `certutil -A -t C,, -n politely -i \"$(politely ca path)\" -d \
@@ -170,6 +174,9 @@ mod tests {
             ("cadaver/0.24 neon/0.32.5", "--only system"),
             ("ruby", "cainfo"),
             ("Mozilla/5.0 (compatible; pycurl)", "CAINFO"),
+            ("libcurl/7.88.1 r-curl/5.0.0 httr2/0.2.2", "cainfo"),
+            ("mercurial/proto-1.0 (Mercurial 6.3.2)", "web.cacerts"),
+            ("URL/Emacs Emacs/28.2 (X11; x86_64-pc-linux-gnu)", "gnutls-trustfiles"),
             ("ExampleBot", "politely ca install"),
         ] {
             assert!(cure(Some(agent)).contains(part), "{agent}: {}", cure(Some(agent)));

@@ -128,11 +128,14 @@ impl Summary<'_> {
                 (held.longest_given_up.as_secs_f64(), if self.given_up_requests() > 1 { "up to " } else { "" });
             let gave_up = counted(self.given_up_requests(), "request");
             line(format!("{gave_up} given up by the client, after {up_to}{longest:.0} s in the queue"));
-            line(format!(
-                "hint: give the client a longer timeout; or pass `--max-wait {}s`: then requests that would wait longer are \
-                 answered 429 at once",
-                (held.longest_given_up.as_secs().saturating_sub(1)).max(1)
-            ));
+            // A client that leaves sooner does so on purpose.
+            if held.longest_given_up >= Duration::from_secs(2) {
+                line(format!(
+                    "hint: give the client a longer timeout; or pass `--max-wait {}s`: then requests that would wait longer are \
+                     answered 429 at once",
+                    held.longest_given_up.as_secs() - 1
+                ));
+            }
         }
         if self.still_waiting > 0 {
             line(format!("{} still waiting when the command was ended", counted(self.still_waiting as u64, "request")));

@@ -258,7 +258,7 @@ fn call(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> io::Result
         eprintln!(
             "politely: warning: {shown} did not end within {PATIENCE:?} in all and was killed: browsers may not trust the \
              authority, or may still trust it after the run\n\
-             hint: end the browser that it waits for",
+             hint: end the browser that it waits for, or try again when this machine is less busy",
         );
         return Err(late());
     };

@@ -207,7 +207,7 @@ const BEGIN: &[u8] = b"\n# politely:\n";
 const PLAYWRIGHT: &str = "PLAYWRIGHT_FIREFOX_POLICIES_JSON";
 const AWS: &str = "AWS_CA_BUNDLE";
 /// Variables that name a bundle of roots.
-const TRUST: [&str; 11] = [
+const TRUST: [&str; 12] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
     // boto3 and the AWS CLI read it too.
@@ -220,6 +220,8 @@ const TRUST: [&str; 11] = [
     "HTTPLIB2_CA_CERTS",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     "PERL_LWP_SSL_CA_FILE",
+    // If `cafile` is set in an npmrc, npm ignores NODE_EXTRA_CA_CERTS.
+    "npm_config_cafile",
 ];
 
 #[cfg(test)]

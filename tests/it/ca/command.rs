@@ -223,6 +223,7 @@ fn ca_env_makes_a_shell_trust_system_roots_and_our_authority() {
         "HTTPLIB2_CA_CERTS",
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
         "PERL_LWP_SSL_CA_FILE",
+        "npm_config_cafile",
         "PLAYWRIGHT_FIREFOX_POLICIES_JSON",
         "APT_CONFIG",
         "PHP_INI_SCAN_DIR",

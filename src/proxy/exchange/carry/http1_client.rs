@@ -208,7 +208,7 @@ impl<'a> Client for Http1Client<'a> {
 
     fn grant(&mut self) {
         let granted =
-            if self.is_socks { &socks_reply::GRANTED[..] } else { b"HTTP/1.1 200 Connection Established\r\n\r\n" };
+            if self.is_socks { &socks_reply::GRANTED[..] } else { b"HTTP/1.1 200 Connection established\r\n\r\n" };
         self.side.out.put(granted);
     }
 
