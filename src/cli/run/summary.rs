@@ -129,11 +129,11 @@ impl Summary<'_> {
             let gave_up = counted(self.given_up_requests(), "request");
             line(format!("{gave_up} given up by the client, after {up_to}{longest:.0} s in the queue"));
             // A client that leaves sooner does so on purpose.
-            if held.longest_given_up >= Duration::from_secs(2) {
+            if held.longest_given_up >= Duration::from_secs(1) {
                 line(format!(
                     "hint: give the client a longer timeout; or pass `--max-wait {}s`: then requests that would wait longer are \
                      answered 429 at once",
-                    held.longest_given_up.as_secs() - 1
+                    (held.longest_given_up.as_secs() - 1).max(1)
                 ));
             }
         }

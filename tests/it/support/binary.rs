@@ -90,8 +90,10 @@ impl Binary {
         command.args(["-c", &script, "sh"]);
         at_home(&mut command, home);
         let hand_over = move || {
-            // SAFETY: `dup2` takes two integers, and may be called between fork and exec. The new descriptor survives exec.
-            if unsafe { libc::dup2(socket, 3) } < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+            // SAFETY: both take integers, and may be called between fork and exec. If the socket is 3 itself, `dup2` leaves it to be closed
+            // by exec.
+            let is_done = unsafe { libc::dup2(socket, 3) >= 0 && libc::fcntl(3, libc::F_SETFD, 0) >= 0 };
+            if is_done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
         };
         // SAFETY: as above.
         unsafe { command.pre_exec(hand_over) };
