@@ -128,7 +128,9 @@ pub fn meaning(reason: &str) -> &'static str {
         "draining" => "the proxy was stopping",
         "not-stored" => "its client accepts only a stored answer, and there is none",
         "fleet-lost" => "the server that several proxies share was out of reach",
-        "out-of-resources" => "the proxy's machine had no file descriptors, memory or ports left to send it",
+        "out-of-resources" => {
+            "the proxy's machine had no file descriptors, memory or ports left to send it, or no name server"
+        }
         _ => UNKNOWN,
     }
 }

@@ -65,13 +65,13 @@ pub(in crate::gate) struct Right {
     holder: Holder,
 }
 
-/// What knows of a right.
+/// Who is told when a right is given back.
 enum Holder {
     /// The server may have given the right, even if its answer has not arrived.
     Server,
     /// The shared state of this machine.
     Machine(Arc<Machine>),
-    /// The right was given back, or belongs to another instance or process, for which this one does not wait.
+    /// Nobody: the right was given back, or belongs to another instance or process, for which this one does not wait.
     Nobody,
 }
 

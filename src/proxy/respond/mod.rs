@@ -240,7 +240,7 @@ fn title(slug: &str) -> &'static str {
         "loop" | "proxy_loop_detected" => "The request came back to this proxy",
         "draining" => "The proxy is shutting down",
         "fleet-lost" => "The fleet's server is out of reach",
-        "out-of-resources" | "connection_limit_reached" => "The proxy has reached a limit of its own machine",
+        "out-of-resources" | "connection_limit_reached" => "The proxy's machine cannot send the request now",
         "proxy_configuration_error" => "The upstream proxy requires credentials",
         "operator-denied" => "Denied by the operator",
         "not-stored" => "Nothing usable is stored",
