@@ -242,14 +242,7 @@ async fn crawl_delay_has_bounds_and_overrides() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retry_keeps_the_gap() {
-    let robots = delay("1");
-    // Every connection's second request is met with a reset: what a reused connection may always meet.
-    let origin = Origin::http(move |seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(&robots).then_close(),
-        "/page2" if seen.connection == 1 => Reply::reset(),
-        _ => Reply::text("page"),
-    })
-    .await;
+    let origin = Origin::resetting(&delay("1")).await;
     let proxy = Proxy::start("").await;
     for page in ["/page1", "/page2", "/page3"] {
         proxy.get(&origin.url(page)).await;

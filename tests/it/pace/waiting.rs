@@ -361,23 +361,17 @@ async fn endless_answers_hold_no_place_at_a_host_without_a_gap() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_retry_counts_towards_the_users_max_waiting() {
-    let robots = delay("3");
-    let origin = Origin::http(move |seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(&robots).then_close(),
-        "/2" if seen.connection == 1 => Reply::reset(),
-        _ => Reply::text("page"),
-    })
-    .await;
+    let origin = Origin::resetting(&delay("3")).await;
     let proxy = Proxy::start(&users("max_waiting: 1")).await;
     let ask = async |target: &str| {
         let mut client = proxy.client().await;
         client.send(request(&origin.url(target), "alice")).await;
         client
     };
-    assert_eq!(ask("/1").await.response().await.status(), 200);
-    let mut retried = ask("/2").await;
-    eventually("the retry", || origin.log.count("/2") == 1 && proxy.waiting() == 1).await;
-    assert_eq!(ask("/3").await.response().await.status(), 503);
+    assert_eq!(ask("/page1").await.response().await.status(), 200);
+    let mut retried = ask("/page2").await;
+    eventually("the retry", || origin.log.count("/page2") == 1 && proxy.waiting() == 1).await;
+    assert_eq!(ask("/page3").await.response().await.status(), 503);
     assert_eq!(retried.response().await.status(), 200);
 }
 

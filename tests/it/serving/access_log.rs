@@ -191,19 +191,14 @@ async fn access_log_names_the_user_even_if_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn access_log_counts_the_wait_of_a_retry_as_held() {
-    let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 2\n").then_close(),
-        "/2" if seen.connection == 1 => Reply::reset(),
-        _ => Reply::text("page"),
-    })
-    .await;
+    let origin = Origin::resetting("User-agent: *\nCrawl-delay: 2\n").await;
     let proxy = logging("").await;
-    assert_eq!(get(&proxy, &origin.url("/1"), "").await, 200);
+    assert_eq!(get(&proxy, &origin.url("/page1"), "").await, 200);
     // The gap is over, so that the first attempt does not wait.
     tokio::time::sleep(Duration::from_millis(2100)).await;
-    assert_eq!(get(&proxy, &origin.url("/2"), "").await, 200);
+    assert_eq!(get(&proxy, &origin.url("/page2"), "").await, 200);
     let lines = logged(&proxy, 2).await;
-    assert_eq!(origin.log.count("/2"), 2);
+    assert_eq!(origin.log.count("/page2"), 2);
     assert!(lines[1]["held_ms"].as_u64() > Some(100), "{}", lines[1]);
     proxy.stop().await;
 }

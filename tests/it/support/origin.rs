@@ -129,6 +129,17 @@ impl Origin {
         Self::http(pages(robots)).await
     }
 
+    /// A site with this robots.txt. Its first connection for pages is reset at `/page2`, as a reused connection may be at any time.
+    pub async fn resetting(robots: &str) -> Self {
+        let robots = robots.to_owned();
+        Self::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(&robots).then_close(),
+            "/page2" if seen.connection == 1 => Reply::reset(),
+            _ => Reply::text("page"),
+        })
+        .await
+    }
+
     /// Like [`site`](Self::site), over TLS.
     pub async fn tls_site(alpn: Alpn, robots: &str) -> Self {
         Self::https(alpn, pages(robots)).await

@@ -11,7 +11,7 @@ use super::intern::LONG;
 use super::long_bodies::Crowded;
 use super::response::{Fetched, interpret_response};
 use super::site_time::SiteTime;
-use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
+use super::{BACKGROUND, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::fair_places::Taker;
 use crate::gate::fleet::{Acceptable, Claim, LATE, ServerLost};
@@ -44,7 +44,7 @@ impl RobotsCache {
         }
         // Waits before it claims the fetch, as another process may have a faster disk.
         let was_behind = !will_do && self.wait_for_store(taker).await;
-        let is_anew = is_fresh || order.reason == FetchReason::Anew;
+        let is_anew = is_fresh || !order.reason.takes_any_copy();
         let takes_outdated = was_unknown && !is_impatient && !is_anew;
         let any = if takes_outdated { Acceptable::Outdated } else { Acceptable::Fresh };
         let mut accepted = if is_anew { Acceptable::Anew } else { any };
